@@ -1,0 +1,4 @@
+//! Instructions: decoding of opcodes into lane-vector operations and their semantics.
+
+pub mod operands;
+pub mod regs;

@@ -1,0 +1,1 @@
+//! Bit-exact numerics: scalar arithmetic, conversions, the MUFU models and the matrix unit's dot product.
