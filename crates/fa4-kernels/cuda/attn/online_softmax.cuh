@@ -67,8 +67,7 @@ template <u32 kCols> __device__ __forceinline__ float row_sum_of(const float (&p
 #pragma unroll
     for (u32 col = 8; col < kCols; col += 8)
 #pragma unroll
-        for (u32 k = 0; k < 4; ++k)
-            chain[k] = add_rn_f32x2(chain[k], mov_b64_pack(p[col + 2 * k], p[col + 2 * k + 1]));
+        for (u32 k = 0; k < 4; ++k) chain[k] = add_rn_f32x2(chain[k], mov_b64_pack(p[col + 2 * k], p[col + 2 * k + 1]));
     float lo, hi;
     mov_b64_unpack(lo, hi, add_rn_f32x2(add_rn_f32x2(chain[0], chain[1]), add_rn_f32x2(chain[2], chain[3])));
     return lo + hi;

@@ -17,7 +17,7 @@ struct AttnParams {
     TensorMap k_map;
     TensorMap v_map;
     TensorMap o_map;
-    float* lse;  // natural logarithm, f32; null: not wanted
+    float* lse;            // natural logarithm, f32; null: not wanted
     i64 lse_batch_stride;  // elements
     i64 lse_head_stride;
     i64 lse_row_stride;
@@ -26,10 +26,11 @@ struct AttnParams {
     u32 num_heads_q;
     u32 qhead_per_kvhead;
     u32 batch;
-    float scale_log2;  // softmax scale × log2 e, > 0
+    float scale_log2;         // softmax scale × log2 e, > 0
     float rescale_threshold;  // O is rescaled only when a row maximum grew by more than this, in log2 units; ≥ 0
 };
 
+// clang-format off
 #define PARAM_ROW(field) {#field, u32(__builtin_offsetof(AttnParams, field)), u32(sizeof(AttnParams::field))}
 constexpr Table<ParamRow, 15> kAttnParams = {{
     PARAM_ROW(q_map),            PARAM_ROW(k_map),           PARAM_ROW(v_map),          PARAM_ROW(o_map),
@@ -38,3 +39,4 @@ constexpr Table<ParamRow, 15> kAttnParams = {{
     PARAM_ROW(batch),            PARAM_ROW(scale_log2),      PARAM_ROW(rescale_threshold),
 }};
 #undef PARAM_ROW
+// clang-format on

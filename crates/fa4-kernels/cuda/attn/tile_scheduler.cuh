@@ -19,7 +19,8 @@ struct Work {
     __device__ __forceinline__ u32 skip(u32 t) const { return n_blocks - tile[t].n_blocks; }
 };
 
-template <Mask kMask, u32 kTileM, u32 kTileN> __device__ __forceinline__ Tile make_tile(const AttnParams& p, u32 first_row) {
+template <Mask kMask, u32 kTileM, u32 kTileN> __device__ __forceinline__ Tile make_tile(const AttnParams& p,
+                                                                                        u32 first_row) {
     const bool present = first_row < p.seqlen_q;
     const u32 last_row = min(first_row + kTileM, p.seqlen_q) - 1;
     const u32 keys = present ? visible_keys<kMask>(p, last_row) : 0;

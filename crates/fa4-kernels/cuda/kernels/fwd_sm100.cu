@@ -3,7 +3,7 @@
 //     O = softmax(scale · Q Kᵀ + mask) V        LSE = ln Σ exp(scale · Q Kᵀ + mask)
 //
 // Masks: full; causal aligned bottom-right. Any seqlen_q, seqlen_k ≥ 1, any GQA ratio, any batch, strides by tensor
-// map. Rows that see no key give O = 0 and LSE = −inf. Not supported here: other head dims and dtypes, varlen, paging,
+// Masks: full; causal aligned bottom-right. Any seqlen_q, any seqlen_k ≥ 1, any GQA ratio, any batch, strides by tensor
 // windows, dropout, biases, seqlen_k = 0.
 //
 // A CTA owns 256 rows of one head as two tiles of 128. Sixteen warps, one job each; everything is handed over through
@@ -40,15 +40,15 @@ namespace {
 
 // ---------------------------------------------------------------------------------------------------- constants
 
-constexpr u32 kTileM = 128;    // query rows per tile = TMEM lanes
-constexpr u32 kTileN = 128;    // keys per block
+constexpr u32 kTileM = 128;  // query rows per tile = TMEM lanes
+constexpr u32 kTileN = 128;  // keys per block
 constexpr u32 kHeadDim = 128;
-constexpr u32 kTiles = 2;      // query tiles per CTA, worked on in turn
-constexpr u32 kKvStages = 3;   // slots of the K/V ring
+constexpr u32 kTiles = 2;     // query tiles per CTA, worked on in turn
+constexpr u32 kKvStages = 3;  // slots of the K/V ring
 constexpr u32 kWarps = 16;
 constexpr u32 kThreads = kWarps * 32;
 constexpr u32 kTmemCols = 512;
-constexpr u32 kMmaK = 16;      // contraction per tcgen05.mma of 16-bit operands
+constexpr u32 kMmaK = 16;  // contraction per tcgen05.mma of 16-bit operands
 
 // Tiles in shared memory are two panels of 64 columns (128 bytes: one swizzle span), each kTileM = kTileN rows tall.
 constexpr u32 kPanelCols = 64;
@@ -62,6 +62,7 @@ constexpr u32 kPTailKeys = kTileN - kPHeadKeys;
 
 // ------------------------------------------------------------------------------------------------------- tables
 
+// clang-format off
 constexpr Table<RoleRow, 7> kRoles = {{
     // name         first  warps  regs
     {"softmax0",    0,     4,     192},
@@ -107,6 +108,7 @@ constexpr Table<BarrierRow, 10> kBarriers = place(Table<BarrierRow, 10>{{
     {"O_full",       "mma",                 "correction", "O final in TMEM (commit)",                         kTiles,    1,   0,          0},
     {"O_staged",     "correction",          "epilogue",   "normalised O in smem, visible to the async proxy", kTiles,    128, 0,          0},
 }}, find(kSmem, "barriers").offset);
+// clang-format on
 
 // ------------------------------------------------------------------------------------------------ table asserts
 
@@ -126,8 +128,8 @@ struct Barrier {
 __device__ constexpr Barrier barrier(const char* name) { return {find(kBarriers, name).offset}; }
 constexpr Barrier Q_full = barrier("Q_full"), KV_full = barrier("KV_full"), KV_empty = barrier("KV_empty"),
                   S_full = barrier("S_full"), P_full = barrier("P_full"), P_tail_full = barrier("P_tail_full"),
-                  stats_full = barrier("stats_full"), stats_empty = barrier("stats_empty"),
-                  O_full = barrier("O_full"), O_staged = barrier("O_staged");
+                  stats_full = barrier("stats_full"), stats_empty = barrier("stats_empty"), O_full = barrier("O_full"),
+                  O_staged = barrier("O_staged");
 
 constexpr u32 kSmemQ = find(kSmem, "Q").offset, kSmemKV = find(kSmem, "KV").offset, kSmemO = find(kSmem, "O").offset;
 constexpr u32 kSmemRowFactor = find(kSmem, "row_factor").offset, kSmemRowMax = find(kSmem, "row_max").offset;
@@ -147,7 +149,9 @@ struct Ctx {
     TmemAddr tmem;
     u32 warp, lane;
 
-    __device__ __forceinline__ MbarAddr bar(Barrier b, u32 stage) const { return {smem.u + b.offset + stage * kMbarrierBytes}; }
+    __device__ __forceinline__ MbarAddr bar(Barrier b, u32 stage) const {
+        return {smem.u + b.offset + stage * kMbarrierBytes};
+    }
     __device__ __forceinline__ SmemAddr q(u32 t) const { return smem + (kSmemQ + t * kTileBytes); }
     __device__ __forceinline__ SmemAddr kv(u32 stage) const { return smem + (kSmemKV + stage * kTileBytes); }
     __device__ __forceinline__ SmemAddr o(u32 t) const { return smem + (kSmemO + t * kTileBytes); }
@@ -158,14 +162,17 @@ struct Ctx {
     // The tile row, and TMEM lane, of this thread in a warpgroup role; and the first lane its warp may touch.
     __device__ __forceinline__ u32 row() const { return warp % 4 * 32 + lane; }
     __device__ __forceinline__ u32 first_lane() const { return warp % 4 * 32; }
-    __device__ __forceinline__ SmemAddr row_factor(u32 t) const { return smem + (kSmemRowFactor + (t * kTileM + row()) * 4); }
+    __device__ __forceinline__ SmemAddr row_factor(u32 t) const {
+        return smem + (kSmemRowFactor + (t * kTileM + row()) * 4);
+    }
     __device__ __forceinline__ SmemAddr row_max(u32 t) const { return smem + (kSmemRowMax + (t * kTileM + row()) * 4); }
 };
 
 // -------------------------------------------------------------------------------------------------- role: load
 
 // One tile: a box per panel. The tensor map clips the sequence and fills with zeros.
-__device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u32 row, u32 head, u32 batch, MbarAddr full) {
+__device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u32 row, u32 head, u32 batch,
+                                          MbarAddr full) {
     mbarrier_arrive_expect_tx(full, kTileBytes);
 #pragma unroll
     for (u32 panel = 0; panel < kPanels; ++panel)
@@ -173,7 +180,8 @@ __device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u3
 }
 
 // Loads one K or V block into the next slot of the ring.
-__device__ __forceinline__ void load_kv(const Ctx& ctx, const Work& work, const TensorMap& map, u32 n_block, Ring<kKvStages>& ring) {
+__device__ __forceinline__ void load_kv(const Ctx& ctx, const Work& work, const TensorMap& map, u32 n_block,
+                                        Ring<kKvStages>& ring) {
     wait_empty(ctx.bar(KV_empty, ring.stage), ring.phase);
     load_tile(ctx.kv(ring.stage), map, n_block * kTileN, work.kv_head, work.batch, ctx.bar(KV_full, ring.stage));
     if (ring.advance()) {
@@ -211,7 +219,8 @@ __device__ __forceinline__ void mma_qk(TmemAddr S, SmemAddr q, SmemAddr k) {
 #pragma unroll
     for (u32 step = 0; step < kHeadDim / kMmaK; ++step) {
         const u32 offset = step * kMmaK / kPanelCols * kPanelBytes + step * kMmaK % kPanelCols * 2;
-        tcgen05_mma_f16_ss(S, smem_desc(kSmemDescKMajor, q + offset), smem_desc(kSmemDescKMajor, k + offset), kInstrDescQK, step > 0);
+        tcgen05_mma_f16_ss(S, smem_desc(kSmemDescKMajor, q + offset), smem_desc(kSmemDescKMajor, k + offset),
+                           kInstrDescQK, step > 0);
     }
 }
 
@@ -220,8 +229,8 @@ template <u32 kFirst, u32 kLast>
 __device__ __forceinline__ void mma_pv(TmemAddr O, TmemAddr P, SmemAddr v, bool accumulate) {
 #pragma unroll
     for (u32 key = kFirst; key < kLast; key += kMmaK)
-        tcgen05_mma_f16_ts(O, P.col(key / 2), smem_desc(kSmemDescMnMajor<kPanelBytes>, v + key * kSwizzleSpanBytes), kInstrDescPV,
-                           key > 0 || accumulate);
+        tcgen05_mma_f16_ts(O, P.col(key / 2), smem_desc(kSmemDescMnMajor<kPanelBytes>, v + key * kSwizzleSpanBytes),
+                           kInstrDescPV, key > 0 || accumulate);
 }
 
 // One thread. Step i multiplies P(i−1) by V(i−1) and then Q by K(i), for either tile in turn.
@@ -230,7 +239,7 @@ __device__ __forceinline__ void mma_pv(TmemAddr O, TmemAddr P, SmemAddr v, bool 
 // in issue order, so P(i−1)·V is done reading when Q·K(i) writes; the manual promises this order only for mma with
 // the same accumulator, shipped kernels rely on it in general.
 __device__ __forceinline__ void mma(const Ctx& ctx, const Work& work) {
-    Ring<kKvStages> ring;     // K(0) V(0) K(1) V(1) …
+    Ring<kKvStages> ring;  // K(0) V(0) K(1) V(1) …
     Ring<1> p_ring[kTiles];
     const u32 n_steps = work.n_blocks == 0 ? 0 : work.n_blocks + 1;
 #pragma unroll 1
@@ -310,7 +319,7 @@ template <Mask kMask> __device__ __forceinline__ void softmax(const Ctx& ctx, u3
     const float scale_log2 = ctx.p.scale_log2;
     RowState row;
     Ring<1> s_ring, stats_ring;
-    if (tile.n_blocks * kTileN < ctx.p.seqlen_k) COVER("block_skipped");
+    if (kMask == Mask::kCausal && tile.present && tile.n_blocks * kTileN < ctx.p.seqlen_k) COVER("block_skipped");
 #pragma unroll 1
     for (u32 i = 0; i < tile.n_blocks; ++i) {
         float s[kTileN];
@@ -377,10 +386,13 @@ __device__ __forceinline__ void stage_o(SmemAddr tile, u32 row, u32 col, const f
 __device__ __forceinline__ void store_lse(const Ctx& ctx, const Work& work, u32 row, float lse) {
     const AttnParams& p = ctx.p;
     if (p.lse == nullptr || row >= p.seqlen_q) return;
-    st_global_f32(p.lse + (i64(work.batch) * p.lse_batch_stride + i64(work.head) * p.lse_head_stride + i64(row) * p.lse_row_stride), lse);
+    st_global_f32(p.lse + (i64(work.batch) * p.lse_batch_stride + i64(work.head) * p.lse_head_stride +
+                           i64(row) * p.lse_row_stride),
+                  lse);
 }
 
 // The final O of one tile: normalise, convert, stage for the epilogue; and the LSE.
+template <Mask kMask>
 __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Work& work, u32 t, u32 stats_phase) {
     const Tile& tile = work.tile[t];
     float row_sum = 0.0f, m2 = 0.0f;
@@ -391,10 +403,12 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Work& work, u3
         wait_full(ctx.bar(O_full, t), 0);
         tcgen05_fence_after_thread_sync();
     }
-    const bool empty_row = row_sum == 0.0f;  // a row that saw a key has at least P = 2^-threshold of its maximum
-    if (empty_row) COVER("empty_row");
+    const bool empty_row =
+        row_sum == 0.0f;  // a row that saw a key has a P of at least 1: row_max never exceeds the maximum
+    if (kMask == Mask::kCausal && empty_row) COVER("empty_row");
     const float inv_sum = empty_row ? 0.0f : rcp_approx_ftz_f32(row_sum);
-    store_lse(ctx, work, tile.first_row + ctx.row(), empty_row ? minus_infinity() : (m2 + lg2_approx_ftz_f32(row_sum)) * kLn2);
+    store_lse(ctx, work, tile.first_row + ctx.row(),
+              empty_row ? minus_infinity() : (m2 + lg2_approx_ftz_f32(row_sum)) * kLn2);
 #pragma unroll
     for (u32 col = 0; col < kHeadDim; col += 32) {
         float o[32] = {};
@@ -410,7 +424,7 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Work& work, u3
 }
 
 // A warpgroup, a thread per row, both tiles in turn. The first block of a tile needs no correction: O is overwritten.
-__device__ __forceinline__ void correction(const Ctx& ctx, const Work& work) {
+template <Mask kMask> __device__ __forceinline__ void correction(const Ctx& ctx, const Work& work) {
     Ring<1> stats_ring[kTiles];
 #pragma unroll
     for (u32 t = 0; t < kTiles; ++t)
@@ -433,7 +447,7 @@ __device__ __forceinline__ void correction(const Ctx& ctx, const Work& work) {
     }
 #pragma unroll
     for (u32 t = 0; t < kTiles; ++t)
-        if (work.tile[t].present) finish_tile(ctx, work, t, stats_ring[t].phase);
+        if (work.tile[t].present) finish_tile<kMask>(ctx, work, t, stats_ring[t].phase);
 }
 
 // ---------------------------------------------------------------------------------------------- role: epilogue
@@ -456,7 +470,8 @@ __device__ __forceinline__ void epilogue(const Ctx& ctx, const Work& work) {
 // ------------------------------------------------------------------------------------------------------- entry
 
 constexpr u32 kFirstWarpMma = find(kRoles, "mma").first_warp, kFirstWarpEpilogue = find(kRoles, "epilogue").first_warp,
-              kFirstWarpLoad = find(kRoles, "load").first_warp, kFirstWarpCorrection = find(kRoles, "correction").first_warp;
+              kFirstWarpLoad = find(kRoles, "load").first_warp,
+              kFirstWarpCorrection = find(kRoles, "correction").first_warp;
 
 __device__ __forceinline__ void init_barriers(SmemAddr smem) {
 #pragma unroll
@@ -495,7 +510,7 @@ template <Mask kMask> __device__ __forceinline__ void fwd(const AttnParams& p) {
         softmax<kMask>(ctx, t, t == 0 ? work.tile[0] : work.tile[1]);
     } else if (warp < kFirstWarpMma) {
         setmaxnreg_dec<find(kRoles, "correction").regs>();
-        correction(ctx, work);
+        correction<kMask>(ctx, work);
     } else {
         setmaxnreg_dec<find(kRoles, "mma").regs>();
         if (warp == kFirstWarpMma && elect_sync()) mma(ctx, work);
@@ -525,10 +540,12 @@ EXPORT_TABLE(kinfo_params, kAttnParams);
 
 // Launch: grid (⌈seqlen_q / 256⌉, num_heads_q, batch), 512 threads, dynamic shared memory as the table says.
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1) fwd_sm100_hd128_bf16_full(const __grid_constant__ AttnParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    fwd_sm100_hd128_bf16_full(const __grid_constant__ AttnParams p) {
     fwd<Mask::kFull>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1) fwd_sm100_hd128_bf16_causal(const __grid_constant__ AttnParams p) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    fwd_sm100_hd128_bf16_causal(const __grid_constant__ AttnParams p) {
     fwd<Mask::kCausal>(p);
 }

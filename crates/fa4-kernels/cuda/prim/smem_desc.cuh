@@ -1,6 +1,6 @@
 // Shared-memory matrix descriptors of tcgen05 (PTX 9.7.16.4.1).
 #pragma once
-#include "prim/addr.cuh"
+#include "ptx/addr.cuh"
 
 // Both layouts keep the 128-byte swizzle of TMA: 1024-byte groups of eight 128-byte rows.
 constexpr u32 kSwizzleSpanBytes = 128;

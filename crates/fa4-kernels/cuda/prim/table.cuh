@@ -55,8 +55,8 @@ struct TableHeader {
     char magic[4];
     u32 version, role_bytes, smem_bytes, tmem_bytes, barrier_bytes, param_bytes;
 };
-constexpr TableHeader kTableHeader = {{'F', 'A', '4', 'K'},    1, sizeof(RoleRow), sizeof(SmemRow), sizeof(TmemRow),
-                                      sizeof(BarrierRow), sizeof(ParamRow)};
+constexpr TableHeader kTableHeader = {
+    {'F', 'A', '4', 'K'}, 1, sizeof(RoleRow), sizeof(SmemRow), sizeof(TmemRow), sizeof(BarrierRow), sizeof(ParamRow)};
 static_assert(sizeof(RoleRow) == 36 && sizeof(SmemRow) == 40 && sizeof(TmemRow) == 112 && sizeof(BarrierRow) == 152 &&
                   sizeof(ParamRow) == 32,
               "the layout documented above");

@@ -1,6 +1,6 @@
 // Plain loads and stores with their state space spelled. One function = one instruction.
 #pragma once
-#include "prim/addr.cuh"
+#include "ptx/addr.cuh"
 
 // PTX 9.7.9.8 · issuer: any thread · generic proxy
 __device__ __forceinline__ float ld_shared_f32(SmemAddr src) {

@@ -1,6 +1,6 @@
 // mbarrier: phase-tracking barrier objects in shared memory. One function = one instruction.
 #pragma once
-#include "prim/addr.cuh"
+#include "ptx/addr.cuh"
 
 // PTX 9.7.13.15.9 · PTX 7.0, sm_80 · issuer: one thread · generic proxy
 __device__ __forceinline__ void mbarrier_init(MbarAddr bar, u32 arrivals) {

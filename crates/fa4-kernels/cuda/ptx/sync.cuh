@@ -31,11 +31,10 @@ __device__ __forceinline__ bool elect_sync() {
 // PTX 9.7.13.9 · sm_70 · issuer: all lanes of the warp
 __device__ __forceinline__ bool vote_sync_any(bool predicate) {
     u32 any;
-    asm volatile(
-        "{ .reg .pred p, q; setp.ne.u32 p, %1, 0; vote.sync.any.pred q, p, 0xffffffff; selp.b32 %0, 1, 0, q; }"
-        : "=r"(any)
-        : "r"(u32(predicate))
-        : "memory");
+    asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; vote.sync.any.pred q, p, 0xffffffff; selp.b32 %0, 1, 0, q; }"
+                 : "=r"(any)
+                 : "r"(u32(predicate))
+                 : "memory");
     return any != 0;
 }
 

@@ -1,14 +1,14 @@
 // Tensor memory accelerator: tiled copies between global and shared memory. One function = one instruction.
 #pragma once
-#include "prim/addr.cuh"
+#include "ptx/addr.cuh"
 
 // Box at (c0, c1, c2, c3) of `map` to shared memory; elements outside the tensor arrive as zero and count as bytes.
 // PTX 9.7.9.27.1.2 · PTX 8.6, sm_90 · issuer: one thread · async proxy, completes on `bar`
 __device__ __forceinline__ void cp_async_bulk_tensor_4d_g2s(SmemAddr dst, const void* map, i32 c0, i32 c1, i32 c2,
                                                             i32 c3, MbarAddr bar) {
     asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(
-            dst.u),
+        "cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::
+            "r"(dst.u),
         "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(bar.u)
         : "memory");
 }
