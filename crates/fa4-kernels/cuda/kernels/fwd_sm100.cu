@@ -2,8 +2,8 @@
 //
 //     O = softmax(scale · Q Kᵀ + mask) V        LSE = ln Σ exp(scale · Q Kᵀ + mask)
 //
-// Masks: full; causal aligned bottom-right. Any seqlen_q, seqlen_k ≥ 1, any GQA ratio, any batch, strides by tensor
-// Masks: full; causal aligned bottom-right. Any seqlen_q, any seqlen_k ≥ 1, any GQA ratio, any batch, strides by tensor
+// Masks: full; causal aligned bottom-right. Any seqlen_q and seqlen_k ≥ 1, any GQA ratio, any batch, strides by tensor
+// map. Rows that see no key give O = 0 and LSE = −inf. Not supported here: other head dims and dtypes, varlen, paging,
 // windows, dropout, biases, seqlen_k = 0.
 //
 // A CTA owns 256 rows of one head as two tiles of 128. Sixteen warps, one job each; everything is handed over through
