@@ -31,7 +31,7 @@ template <u32 kCols> __device__ __forceinline__ float row_max_of(const float (&s
     return max_f32(max_f32(chain[0], chain[1], chain[2]), chain[3]);
 }
 
-// Takes the block's maximum into the state and returns alpha, the factor for everything accumulated so far: 1 while
+// Takes the block's maximum into row_max and returns alpha, the factor for everything accumulated so far: 1 while
 // the maximum grew by no more than the threshold (the old one is kept), else 2^(old − new).
 // (−inf) − (−inf) is a NaN, which compares false: a row without any key keeps its state.
 __device__ __forceinline__ float update_row_max(RowState& row, float block_max, float scale_log2, float threshold) {
@@ -40,7 +40,6 @@ __device__ __forceinline__ float update_row_max(RowState& row, float block_max, 
     if (growth_log2 > threshold) {
         alpha = ex2_approx_ftz_f32(-growth_log2);
         row.row_max = block_max;
-        row.row_sum *= alpha;
     }
     return alpha;
 }

@@ -333,17 +333,18 @@ template <Mask kMask> __device__ __forceinline__ void softmax(const Ctx& ctx, u3
         mask_block<kMask>(ctx, tile, tile.n_blocks - 1 - i, s);
 
         const float block_max = row_max_of(s, row.row_max);
+        float alpha = 0.0f;
         if (i == 0) {
             row.row_max = block_max;  // nothing accumulated yet: no factor to hand over
         } else {
-            const float alpha = update_row_max(row, block_max, scale_log2, ctx.p.rescale_threshold);
+            alpha = update_row_max(row, block_max, scale_log2, ctx.p.rescale_threshold);
             wait_empty(ctx.bar(stats_empty, t), stats_ring.phase);
             st_shared_f32(ctx.row_factor(t), alpha);
             mbarrier_arrive(ctx.bar(stats_full, t));
             stats_ring.advance();
         }
         store_p(ctx, t, s, scale_log2, row.m2(scale_log2));
-        row.row_sum += row_sum_of(s);
+        row.row_sum = row.row_sum * alpha + row_sum_of(s);
     }
     if (tile.n_blocks > 0) {
         wait_empty(ctx.bar(stats_empty, t), stats_ring.phase);
