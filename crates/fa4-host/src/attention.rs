@@ -1,41 +1,46 @@
 //! The forward pass on a device.
 
+use fa4_kernels::kernel_info::KernelInfo;
 use fa4_spec::problem::AttnProblem;
 
 use crate::device::{Device, KernelLaunch};
 use crate::error::HostError;
-use crate::params::KernelAbi;
-use crate::plan::{LaunchPlan, Tensors, plan};
+use crate::plan::{LaunchPlan, Tensors, output_ranges, plan};
 
-/// Loaded code of a route with what it exports about itself.
-#[derive(Debug, Clone)]
-pub struct Kernel<M> {
+/// Loaded code with the tables that it exports about itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernel<'a, M> {
     /// Code.
-    pub module: M,
-    /// Parameter layout and shared memory.
-    pub abi: KernelAbi,
+    pub module: &'a M,
+    /// Its tables.
+    pub info: &'a KernelInfo,
 }
 
-/// Runs attention on `device` and waits for it. `kernel` gives the loaded kernel of a plan's route. Writes O and the
+/// Runs attention on `device` and waits for it. `kernel` gives the loaded kernel that a plan asks for. Writes O and the
 /// LSE, nothing else; without outputs nothing is launched and the answer is `None`.
-pub fn forward<D: Device>(
+pub fn forward<'a, D: Device>(
     device: &mut D,
     problem: &AttnProblem,
     tensors: &Tensors,
     tau: f32,
-    kernel: impl FnOnce(&LaunchPlan) -> Result<Kernel<D::Module>, HostError>,
-) -> Result<Option<LaunchPlan>, HostError> {
+    kernel: impl FnOnce(&LaunchPlan) -> Result<Kernel<'a, D::Module>, HostError>,
+) -> Result<Option<LaunchPlan>, HostError>
+where
+    D::Module: 'a,
+{
     let Some(plan) = plan(problem, tensors, tau)? else { return Ok(None) };
-    let Kernel { module, abi } = kernel(&plan)?;
-    let params = plan.params.to_bytes(&abi, |map| device.encode_tensor_map(map).map_err(HostError::from))?;
+    let Kernel { module, info } = kernel(&plan)?;
+    let entry = plan.row.entry;
+    let params = plan.params.to_bytes(entry, info, |map| device.encode_tensor_map(map))?;
     device.launch(&KernelLaunch {
-        module: &module,
-        entry: plan.route.entry,
+        module,
+        entry,
+        info,
         grid: plan.grid,
-        block: plan.block,
+        block: [info.threads(), 1, 1],
         cluster: plan.cluster,
-        dynamic_smem_bytes: abi.dynamic_smem_bytes,
         params,
+        outputs: output_ranges(problem, tensors),
     })?;
     device.sync()?;
     Ok(Some(plan))

@@ -1,5 +1,7 @@
 //! What a machine must offer to run a kernel.
 
+use fa4_kernels::kernel_info::KernelInfo;
+
 use crate::error::DeviceError;
 use crate::params::TENSOR_MAP_BYTES;
 use crate::tensor_map::TensorMapArgs;
@@ -11,16 +13,18 @@ pub struct KernelLaunch<'a, M> {
     pub module: &'a M,
     /// Entry function.
     pub entry: &'a str,
+    /// The kernel's own tables: shared memory, and names for reports.
+    pub info: &'a KernelInfo,
     /// CTAs.
     pub grid: [u32; 3],
     /// Threads of a CTA.
     pub block: [u32; 3],
     /// CTAs of a cluster.
     pub cluster: [u32; 3],
-    /// Dynamic shared memory.
-    pub dynamic_smem_bytes: u32,
     /// The parameter struct.
     pub params: Vec<u8>,
+    /// Ranges (address, bytes) that the kernel must write in full. A checking device verifies it.
+    pub outputs: Vec<(u64, u64)>,
 }
 
 /// Memory, code and launches. Addresses are plain numbers.

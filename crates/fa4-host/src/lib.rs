@@ -21,4 +21,4 @@ pub use attention::forward;
 pub use device::{Device, KernelLaunch};
 pub use error::HostError;
 pub use plan::{LaunchPlan, TensorRef, Tensors};
-pub use routes::{Route, route};
+pub use routes::route;

@@ -1,33 +1,13 @@
 //! The kernel's parameter struct as bytes: the twin of `attn/params.cuh`, without a second copy of its layout. Every
 //! field goes where the compiled kernel's own table says, and a field too many or too few on either side is an error.
 
-use crate::error::HostError;
+use fa4_kernels::kernel_info::{KernelInfo, Param};
+
+use crate::error::{DeviceError, HostError};
 use crate::tensor_map::TensorMapArgs;
 
 /// Bytes of an encoded tensor map.
 pub const TENSOR_MAP_BYTES: usize = 128;
-
-/// What the kernel exports about its launch: one row per field of its parameter struct, and its shared memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KernelAbi {
-    /// Entry name, for messages.
-    pub entry: String,
-    /// Fields of the parameter struct.
-    pub fields: Vec<Field>,
-    /// Dynamic shared memory, bytes.
-    pub dynamic_smem_bytes: u32,
-}
-
-/// One field of the parameter struct.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
-    /// Name in `params.cuh`.
-    pub name: String,
-    /// Bytes from the start of the struct.
-    pub offset: u32,
-    /// Size.
-    pub bytes: u32,
-}
 
 /// Parameters of an attention kernel by name.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,12 +45,14 @@ pub struct AttnParams {
 }
 
 impl AttnParams {
-    /// The struct's bytes in the layout that `abi` declares. `encode` turns tensor maps into their opaque form.
-    pub fn to_bytes<E: From<HostError>>(
+    /// The struct's bytes in the layout that `info`, the kernel's own tables, declares. `encode` turns tensor maps into
+    /// their opaque form.
+    pub fn to_bytes(
         &self,
-        abi: &KernelAbi,
-        mut encode: impl FnMut(&TensorMapArgs) -> Result<[u8; TENSOR_MAP_BYTES], E>,
-    ) -> Result<Vec<u8>, E> {
+        entry: &str,
+        info: &KernelInfo,
+        mut encode: impl FnMut(&TensorMapArgs) -> Result<[u8; TENSOR_MAP_BYTES], DeviceError>,
+    ) -> Result<Vec<u8>, HostError> {
         let fields: [(&str, Vec<u8>); 15] = [
             ("q_map", encode(&self.q_map)?.to_vec()),
             ("k_map", encode(&self.k_map)?.to_vec()),
@@ -88,32 +70,60 @@ impl AttnParams {
             ("scale_log2", self.scale_log2.to_le_bytes().into()),
             ("rescale_threshold", self.rescale_threshold.to_le_bytes().into()),
         ];
-        Ok(abi.pack(&fields)?)
+        pack(entry, &info.params, &fields)
     }
 }
 
-impl KernelAbi {
-    /// Alignment of the parameter struct: a tensor map's.
-    const ALIGN: usize = 128;
+/// Alignment of the parameter struct: a tensor map's.
+const ALIGN: usize = 128;
 
-    /// Places each field where the kernel expects it; the size is rounded up as the compiler does.
-    pub fn pack(&self, values: &[(&str, Vec<u8>)]) -> Result<Vec<u8>, HostError> {
-        let abi = |what: String| HostError::Abi { kernel: self.entry.clone(), what };
-        if let Some(field) = self.fields.iter().find(|f| values.iter().all(|(name, _)| *name != f.name)) {
-            return Err(abi(format!("its parameter `{}` is unknown here", field.name)));
+/// Places each field where the kernel expects it; the size is rounded up as the compiler does.
+fn pack(entry: &str, fields: &[Param], values: &[(&str, Vec<u8>)]) -> Result<Vec<u8>, HostError> {
+    let abi = |what: String| HostError::Abi { kernel: entry.to_string(), what };
+    if let Some(field) = fields.iter().find(|f| values.iter().all(|(name, _)| *name != f.name)) {
+        return Err(abi(format!("its parameter `{}` is unknown here", field.name)));
+    }
+    let end = |f: &Param| f.offset as usize + f.bytes as usize;
+    let size = fields.iter().map(end).max().unwrap_or(0).next_multiple_of(ALIGN);
+    let mut bytes = vec![0; size];
+    for (name, value) in values {
+        let field = fields.iter().find(|f| f.name == *name);
+        let field = field.ok_or_else(|| abi(format!("it has no parameter `{name}`")))?;
+        if field.bytes as usize != value.len() {
+            return Err(abi(format!(
+                "its parameter `{name}` has {} bytes, here {}",
+                field.bytes,
+                value.len()
+            )));
         }
-        let end = |f: &Field| f.offset as usize + f.bytes as usize;
-        let size = self.fields.iter().map(end).max().unwrap_or(0).next_multiple_of(Self::ALIGN);
-        let mut bytes = vec![0; size];
-        for (name, value) in values {
-            let field = self.fields.iter().find(|f| f.name == *name);
-            let field = field.ok_or_else(|| abi(format!("it has no parameter `{name}`")))?;
-            if field.bytes as usize != value.len() {
-                let what = format!("its parameter `{name}` has {} bytes, here {}", field.bytes, value.len());
-                return Err(abi(what));
-            }
-            bytes[field.offset as usize..end(field)].copy_from_slice(value);
-        }
-        Ok(bytes)
+        bytes[field.offset as usize..end(field)].copy_from_slice(value);
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str, offset: u32, bytes: u32) -> Param {
+        Param { name: name.into(), offset, bytes }
+    }
+
+    /// Offsets are the kernel's, whatever the order here; gaps are zero.
+    #[test]
+    fn fields_go_where_the_kernel_says() {
+        let fields = [field("b", 0, 4), field("a", 8, 8)];
+        let bytes = pack("k", &fields, &[("a", vec![1; 8]), ("b", vec![2; 4])]).unwrap();
+        assert_eq!(bytes.len(), 128);
+        assert_eq!(bytes[..16], [2, 2, 2, 2, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn disagreement_is_an_error() {
+        let text =
+            |fields: &[Param], values: &[(&str, Vec<u8>)]| pack("k", fields, values).unwrap_err().to_string();
+        assert!(text(&[field("new", 0, 4)], &[]).contains("`new` is unknown here"));
+        assert!(text(&[], &[("old", vec![0; 4])]).contains("no parameter `old`"));
+        assert!(text(&[field("x", 0, 8)], &[("x", vec![0; 4])]).contains("has 8 bytes, here 4"));
     }
 }

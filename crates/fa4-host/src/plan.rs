@@ -1,11 +1,12 @@
 //! From a problem and its tensors to a launch. Pure: the same arguments give the same plan on every machine.
 
+use fa4_kernels::manifest::Row;
 use fa4_spec::problem::AttnProblem;
-use fa4_spec::tensor::Layout;
+use fa4_spec::tensor::{Layout, rows};
 
 use crate::error::HostError;
 use crate::params::AttnParams;
-use crate::routes::{Route, route};
+use crate::routes::{dtype_of, route};
 use crate::tensor_map::{Swizzle, TensorMapArgs};
 
 /// A tensor in device memory: address of its buffer, and where rows lie in it.
@@ -60,15 +61,14 @@ pub struct Tensors {
     pub lse: Option<LseRef>,
 }
 
-/// Everything about a launch but the opaque form of its tensor maps.
+/// Everything about a launch but what the compiled kernel says itself (threads, shared memory, parameter offsets) and the
+/// opaque form of its tensor maps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LaunchPlan {
-    /// The kernel.
-    pub route: &'static Route,
+    /// The compiled variant.
+    pub row: &'static Row,
     /// CTAs.
     pub grid: [u32; 3],
-    /// Threads of a CTA.
-    pub block: [u32; 3],
     /// CTAs of a cluster.
     pub cluster: [u32; 3],
     /// Parameters.
@@ -85,16 +85,18 @@ const BOX_COLS: u32 = 64;
 const BOX_ROWS: u32 = 128;
 /// Largest grid dimensions y and z.
 const MAX_GRID_YZ: u64 = 65535;
+/// Size of one LSE.
+pub const LSE_BYTES: u64 = 4;
 
 /// Plans the forward pass. `None`: O and LSE have no elements, there is nothing to launch. A problem without keys is
 /// launched: the kernel itself writes O = 0 and LSE = −∞.
 pub fn plan(p: &AttnProblem, tensors: &Tensors, tau: f32) -> Result<Option<LaunchPlan>, HostError> {
-    let route = route(p)?;
+    let row = route(p)?;
     if !(tau >= 0.0 && tau.is_finite()) {
         return Err(HostError::Unsupported {
             what: "rescale_threshold",
             given: tau.to_string(),
-            kernel: route.kernel,
+            kernel: row.kernel,
             allowed: "finite values ≥ 0".into(),
             advice: "8 is the default, 0 rescales at every rise of a row maximum.",
         });
@@ -102,16 +104,19 @@ pub fn plan(p: &AttnProblem, tensors: &Tensors, tau: f32) -> Result<Option<Launc
     if p.batch == 0 || p.seqlen_q == 0 {
         return Ok(None);
     }
-    check_sizes(p, route)?;
+    check_sizes(p, row)?;
     let q_sizes = (p.seqlen_q, p.num_heads_q);
     let kv_sizes = (p.seqlen_k, p.num_heads_kv);
-    let map = |name, tensor, sizes| tensor_map(name, tensor, sizes, p, route);
+    let map = |name, tensor, sizes| tensor_map(name, tensor, sizes, p, row);
     let lse = tensors.lse.map(|lse| check_lse(&lse)).transpose()?;
     let lse_stride = |f: fn(LseRef) -> u64| lse.map_or(0, f) as i64;
     Ok(Some(LaunchPlan {
-        route,
-        grid: [p.seqlen_q.div_ceil(route.cta_rows) as u32, p.num_heads_q as u32, p.batch as u32],
-        block: [route.threads, 1, 1],
+        row,
+        grid: [
+            p.seqlen_q.div_ceil(u64::from(row.problem.rows_per_cta)) as u32,
+            p.num_heads_q as u32,
+            p.batch as u32,
+        ],
         cluster: [1, 1, 1],
         params: AttnParams {
             q_map: map("q", &tensors.q, q_sizes)?,
@@ -133,11 +138,35 @@ pub fn plan(p: &AttnProblem, tensors: &Tensors, tau: f32) -> Result<Option<Launc
     }))
 }
 
+/// The ranges (address, bytes) that a forward pass writes: O and LSE, neighbouring rows joined.
+pub fn output_ranges(p: &AttnProblem, tensors: &Tensors) -> Vec<(u64, u64)> {
+    let [batch, seqlen, heads] = [p.batch, p.seqlen_q, p.num_heads_q].map(|n| n as usize);
+    let elem_bytes = p.q_dtype.bytes();
+    let mut ranges = Vec::new();
+    for (b, s, h) in rows(batch, seqlen, heads) {
+        let start = tensors.o.buffer + tensors.o.layout.row_offset(elem_bytes, b, s, h);
+        ranges.push((start, p.head_dim_v * elem_bytes));
+        if let Some(lse) = &tensors.lse {
+            let [b, s, h] = [b, s, h].map(|n| n as u64);
+            let at = b * lse.stride_batch + h * lse.stride_head + s * lse.stride_row;
+            ranges.push((lse.address + at * LSE_BYTES, LSE_BYTES));
+        }
+    }
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let joined = last.0 + last.1 == next.0;
+        last.1 += if joined { next.1 } else { 0 };
+        joined
+    });
+    ranges
+}
+
 /// Row numbers are 32-bit in the kernel, and heads and batch entries are grid dimensions.
-fn check_sizes(p: &AttnProblem, route: &Route) -> Result<(), HostError> {
+fn check_sizes(p: &AttnProblem, row: &Row) -> Result<(), HostError> {
+    let max_seqlen = i32::MAX as u64 - u64::from(row.problem.rows_per_cta);
     for (what, given, max) in [
-        ("seqlen_q", p.seqlen_q, i32::MAX as u64 - route.cta_rows),
-        ("seqlen_k", p.seqlen_k, i32::MAX as u64 - route.cta_rows),
+        ("seqlen_q", p.seqlen_q, max_seqlen),
+        ("seqlen_k", p.seqlen_k, max_seqlen),
         ("num_heads_q", p.num_heads_q, MAX_GRID_YZ),
         ("batch", p.batch, MAX_GRID_YZ),
     ] {
@@ -145,7 +174,7 @@ fn check_sizes(p: &AttnProblem, route: &Route) -> Result<(), HostError> {
             return Err(HostError::Unsupported {
                 what,
                 given: given.to_string(),
-                kernel: route.kernel,
+                kernel: row.kernel,
                 allowed: format!("at most {max}"),
                 advice: "Split the problem into several launches.",
             });
@@ -174,7 +203,7 @@ fn tensor_map(
     at: &TensorRef,
     (seqlen, heads): (u64, u64),
     p: &AttnProblem,
-    route: &Route,
+    row: &Row,
 ) -> Result<TensorMapArgs, HostError> {
     let address = at.address();
     if !address.is_multiple_of(16) || address == 0 {
@@ -186,7 +215,7 @@ fn tensor_map(
             advice: "Tensor copies need it: allocate with an aligned allocator or slice at multiples of 8 elements.",
         });
     }
-    let elem_bytes = route.dtype.bytes();
+    let elem_bytes = dtype_of(row).bytes();
     let l = &at.layout;
     let mut strides_bytes = [0; 3];
     let strides =
@@ -206,10 +235,10 @@ fn tensor_map(
         })?;
     }
     Ok(TensorMapArgs {
-        dtype: route.dtype,
+        dtype: dtype_of(row),
         address,
         // A map cannot have an empty dimension. Without keys the kernel loads no K or V, so that the row is never read.
-        dims: [route.head_dim, seqlen.max(1), heads, p.batch],
+        dims: [u64::from(row.problem.head_dim_qk), seqlen.max(1), heads, p.batch],
         strides_bytes,
         box_dims: [BOX_COLS, BOX_ROWS, 1, 1],
         swizzle: Swizzle::B128,

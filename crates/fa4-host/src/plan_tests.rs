@@ -24,8 +24,8 @@ fn tensors(p: &AttnProblem) -> Tensors {
 fn golden_plan() {
     let p = problem();
     let plan = plan(&p, &tensors(&p), 8.0).unwrap().unwrap();
-    assert_eq!((plan.route.entry, plan.grid), ("fwd_sm100_hd128_bf16_causal", [2, 6, 3]));
-    assert_eq!((plan.block, plan.cluster), ([512, 1, 1], [1, 1, 1]));
+    assert_eq!((plan.row.entry, plan.grid), ("fwd_sm100_hd128_bf16_causal", [2, 6, 3]));
+    assert_eq!(plan.cluster, [1, 1, 1]);
     let x = &plan.params;
     let map = |address, seqlen, heads: u64| TensorMapArgs {
         dtype: DType::Bf16,
@@ -92,4 +92,19 @@ fn refusals_name_tensor_and_remedy() {
     assert!(text.contains("batch is 70000; fwd_sm100 takes at most 65535"), "{text}");
     let text = plan(&p, &tensors(&p), f32::NAN).unwrap_err().to_string();
     assert!(text.contains("rescale_threshold is NaN"), "{text}");
+}
+
+#[test]
+fn outputs_are_every_row_and_nothing_else() {
+    let p = problem();
+    let mut t = tensors(&p);
+    // Dense: one range each.
+    let o_bytes = 3 * 257 * 6 * 256;
+    assert_eq!(output_ranges(&p, &t), [(0x4000_0000, o_bytes), (0x5000_0000, 3 * 6 * 257 * 4)]);
+    // A gap after each batch entry: three ranges.
+    t.o.layout.stride_batch += 128;
+    t.lse = None;
+    let ranges = output_ranges(&p, &t);
+    assert_eq!(ranges.iter().map(|r| r.1).collect::<Vec<_>>(), [o_bytes / 3; 3]);
+    assert_eq!(ranges[1].0, 0x4000_0000 + o_bytes / 3 + 256);
 }

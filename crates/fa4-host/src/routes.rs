@@ -1,80 +1,70 @@
 //! Which kernel serves which problem, and for the rest: why none does.
 
-use fa4_kernels::arch::Arch;
+use fa4_kernels::manifest::{self, ROWS, Row};
 use fa4_spec::problem::{AttnProblem, DType, MaskKind};
 
 use crate::error::HostError;
 
-/// One entry function with what it serves and how it is launched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Route {
-    /// The kernel: its source is `kernels/<kernel>.cu`.
-    pub kernel: &'static str,
-    /// Entry function.
-    pub entry: &'static str,
-    /// Architecture it is written for.
-    pub arch: Arch,
-    /// Storage of q, k, v and O.
-    pub dtype: DType,
-    /// head_dim of q, k, v and O.
-    pub head_dim: u64,
-    /// Mask.
-    pub mask: MaskKind,
-    /// Query rows that one CTA works on.
-    pub cta_rows: u64,
-    /// Keys of one K/V block.
-    pub tile_n: u64,
-    /// Slots of the K/V ring; K and V blocks take one each.
-    pub kv_stages: u64,
-    /// Threads of a CTA.
-    pub threads: u32,
+/// The storage format of a compiled variant in this crate's words.
+pub fn dtype_of(row: &Row) -> DType {
+    match row.problem.dtype {
+        manifest::Dtype::Bf16 => DType::Bf16,
+    }
 }
 
-const FWD_SM100: Route = Route {
-    kernel: "fwd_sm100",
-    entry: "fwd_sm100_hd128_bf16_full",
-    arch: Arch::Sm100a,
-    dtype: DType::Bf16,
-    head_dim: 128,
-    mask: MaskKind::Full,
-    cta_rows: 256,
-    tile_n: 128,
-    kv_stages: 3,
-    threads: 512,
-};
+/// The mask of a compiled variant in this crate's words.
+fn mask_of(row: &Row) -> MaskKind {
+    match row.problem.mask {
+        manifest::Mask::Full => MaskKind::Full,
+        manifest::Mask::Causal => MaskKind::Causal,
+    }
+}
 
-/// Every route, in order of preference.
-pub const ROUTES: [Route; 2] =
-    [FWD_SM100, Route { entry: "fwd_sm100_hd128_bf16_causal", mask: MaskKind::Causal, ..FWD_SM100 }];
-
-/// The route of a dense problem.
-pub fn route(p: &AttnProblem) -> Result<&'static Route, HostError> {
+/// The compiled variant that serves a dense problem: the first of `rows` that fits. Where none does, the error names the
+/// first property that none of the rows has.
+pub fn route_among(p: &AttnProblem, rows: &'static [Row]) -> Result<&'static Row, HostError> {
     p.validate()?;
-    let kernel = FWD_SM100.kernel;
-    let no = |what, given: String, allowed: &str, advice| {
-        Err(HostError::Unsupported { what, given, kernel, allowed: allowed.to_string(), advice })
-    };
-    for (what, dim) in [("head_dim_qk", p.head_dim_qk), ("head_dim_v", p.head_dim_v)] {
-        if dim != 128 {
-            return no(what, dim.to_string(), "128", "Other head dims need a kernel of their own.");
-        }
-    }
-    for (what, dtype) in [("q_dtype", p.q_dtype), ("kv_dtype", p.kv_dtype)] {
-        if dtype != DType::Bf16 {
-            return no(what, dtype.to_string(), "bf16", "Convert the tensors to bf16.");
-        }
-    }
-    if p.sink {
-        return no("sink", "1".into(), "0", "Attention sinks are not served yet.");
-    }
-    if p.softcap != 0.0 {
-        return no("softcap", p.softcap.to_string(), "0", "Logit soft caps are not served yet.");
-    }
+    let mut left: Vec<&'static Row> = rows.iter().collect();
+    let dim = |d: u32| d.to_string();
+    let head_dim = "Other head dims need a kernel of their own.";
+    let bf16 = "Convert the tensors.";
     let kind = p.mask.kind(p.seqlen_q, p.seqlen_k);
-    match ROUTES.iter().find(|r| r.mask == kind) {
-        Some(route) => Ok(route),
-        None => no("mask", p.mask.to_string(), "full, causal", "Sliding windows are not served yet."),
+    keep(&mut left, "head_dim_qk", p.head_dim_qk.to_string(), |r| dim(r.problem.head_dim_qk), head_dim)?;
+    keep(&mut left, "head_dim_v", p.head_dim_v.to_string(), |r| dim(r.problem.head_dim_v), head_dim)?;
+    keep(&mut left, "q_dtype", p.q_dtype.to_string(), |r| dtype_of(r).to_string(), bf16)?;
+    keep(&mut left, "kv_dtype", p.kv_dtype.to_string(), |r| dtype_of(r).to_string(), bf16)?;
+    keep(&mut left, "sink", u8::from(p.sink).to_string(), |_| "0".into(), "Sinks are not served yet.")?;
+    keep(&mut left, "softcap", p.softcap.to_string(), |_| "0".into(), "Soft caps are not served yet.")?;
+    let name = |kind: MaskKind| match kind {
+        MaskKind::Full => "full".to_string(),
+        MaskKind::Causal => "causal".to_string(),
+        MaskKind::Window => p.mask.to_string(),
+    };
+    keep(&mut left, "mask", name(kind), |r| name(mask_of(r)), "Sliding windows are not served yet.")?;
+    Ok(left[0])
+}
+
+/// The compiled variant that serves a dense problem.
+pub fn route(p: &AttnProblem) -> Result<&'static Row, HostError> {
+    route_among(p, ROWS)
+}
+
+/// Drops the rows whose property differs; an error if none is left.
+fn keep(
+    rows: &mut Vec<&'static Row>,
+    what: &'static str,
+    given: String,
+    property: impl Fn(&Row) -> String,
+    advice: &'static str,
+) -> Result<(), HostError> {
+    let mut allowed: Vec<String> = rows.iter().map(|r| property(r)).collect();
+    let kernel = rows.first().map_or("no kernel", |r| r.kernel);
+    rows.retain(|r| property(r) == given);
+    if !rows.is_empty() {
+        return Ok(());
     }
+    allowed.dedup();
+    Err(HostError::Unsupported { what, given, kernel, allowed: allowed.join(", "), advice })
 }
 
 #[cfg(test)]
@@ -94,7 +84,7 @@ mod tests {
         assert_eq!(route(&causal).unwrap().entry, "fwd_sm100_hd128_bf16_causal");
         // A window that hides nothing but the future is causal.
         let mask = Mask { causal: false, window_left: Some(4096), window_right: Some(0) };
-        assert_eq!(route(&AttnProblem { mask, ..problem() }).unwrap().mask, MaskKind::Causal);
+        assert_eq!(route(&AttnProblem { mask, ..problem() }).unwrap().entry, "fwd_sm100_hd128_bf16_causal");
     }
 
     #[test]
@@ -106,7 +96,9 @@ mod tests {
         assert!(no(AttnProblem { sink: true, ..problem() }).contains("sink"));
         assert!(no(AttnProblem { softcap: 50.0, ..problem() }).contains("softcap is 50"));
         let mask = Mask { causal: false, window_left: Some(1), window_right: Some(0) };
-        assert!(no(AttnProblem { mask, ..problem() }).contains("mask is window(1, 0)"));
+        let text = no(AttnProblem { mask, ..problem() });
+        assert!(text.contains("mask is window(1, 0); fwd_sm100 takes full, causal"), "{text}");
         assert!(no(AttnProblem { num_heads_kv: 3, ..problem() }).contains("must divide"));
+        assert!(matches!(route_among(&problem(), &[]), Err(HostError::Unsupported { .. })));
     }
 }
