@@ -194,7 +194,8 @@ pub fn f32x2_to_half_x2(h: Half, hi: u32, lo: u32, r: Round, fit: Fit) -> u32 {
 /// `cvt.{rn,rz,rna}{.relu}{.satfinite}.tf32.f32`.
 ///
 /// `.rn` and `.rz` make every NaN 0x7fffe000. `.rna` works on the bits as an integer on Hopper, so non-finite
-/// inputs merely lose their low 13 bits, and a NaN with a small payload becomes infinity.
+/// inputs merely lose their low 13 bits, and a NaN with a small payload becomes infinity; with `.satfinite` they
+/// then go down by one step, NaN or not (all recorded).
 pub fn f32_to_tf32(x: u32, r: TfRound, fit: Fit) -> u32 {
     const KEEP: u32 = !0x1fff;
     let finite = x & 0x7f80_0000 != 0x7f80_0000;
@@ -206,7 +207,9 @@ pub fn f32_to_tf32(x: u32, r: TfRound, fit: Fit) -> u32 {
         TfRound::Rz => x & KEEP,
         TfRound::Rna => x.wrapping_add(0x1000) & KEEP,
     };
-    let y = if fit.satfinite && y & 0x7fff_ffff == 0x7f80_0000 { y - 0x2000 } else { y };
+    let over =
+        if r == TfRound::Rna { y & 0x7f80_0000 == 0x7f80_0000 } else { y & 0x7fff_ffff == 0x7f80_0000 };
+    let y = if fit.satfinite && over { y - 0x2000 } else { y };
     if fit.relu && y & 0x8000_0000 != 0 && y & 0x7fff_ffff <= 0x7f80_0000 { 0 } else { y }
 }
 

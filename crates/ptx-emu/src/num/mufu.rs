@@ -320,7 +320,7 @@ pub fn sqrt(u: u32) -> u32 {
 pub fn rcp(u: u32) -> u32 {
     let log = if below(u, f32::MIN_POSITIVE) {
         24
-    } else if f32::from_bits(u).abs() > 2f32.powi(126) {
+    } else if above_2_126(u) {
         -2
     } else {
         return rcp_ftz(u);
@@ -333,14 +333,14 @@ pub fn div_approx_ftz(a: u32, b: u32) -> u32 {
     fp::mul(a, rcp_ftz(b), Mode::RN_FTZ)
 }
 
-/// `div.approx.f32`: a · rcp(b) without flushing.
+/// `div.approx.f32`: as with `.ftz` but without flushing; both operands are scaled by 2^24 if b is subnormal.
 pub fn div_approx(a: u32, b: u32) -> u32 {
-    fp::mul(a, rcp(b), Mode::RN)
+    if below(b, f32::MIN_POSITIVE) { quotient_scaled(a, b, 24) } else { quotient_scaled(a, b, 0) }
 }
 
 /// `div.full.ftz.f32`: both operands are scaled by 1/4 if |b| > 2^126.
 pub fn div_full_ftz(a: u32, b: u32) -> u32 {
-    if f32::from_bits(b).abs() > 2f32.powi(126) {
+    if above_2_126(b) {
         let quarter = |x| fp::mul(x, 0.25f32.to_bits(), Mode::RN_FTZ);
         div_approx_ftz(quarter(a), quarter(b))
     } else {
@@ -348,9 +348,17 @@ pub fn div_full_ftz(a: u32, b: u32) -> u32 {
     }
 }
 
-/// `div.full.f32`
+/// `div.full.f32`: scales by 1/4 for large b, by 2^24 for subnormal b.
 pub fn div_full(a: u32, b: u32) -> u32 {
-    div_approx(a, b)
+    if above_2_126(b) { quotient_scaled(a, b, -2) } else { div_approx(a, b) }
+}
+
+fn quotient_scaled(a: u32, b: u32, log: i32) -> u32 {
+    fp::mul(scale(a, log), rcp_ftz(scale(b, log)), Mode::RN)
+}
+
+fn above_2_126(u: u32) -> bool {
+    f32::from_bits(u).abs() > 2f32.powi(126)
 }
 
 /// Truncates an f32 to a 16-bit format, as the 16-bit forms of the unit do (NaN becomes 0x7fff).
