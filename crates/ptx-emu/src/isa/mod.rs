@@ -1,4 +1,5 @@
 //! Instructions: decoding of opcodes into lane-vector operations and their semantics.
 
+pub mod alu;
 pub mod operands;
 pub mod regs;
