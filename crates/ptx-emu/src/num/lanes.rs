@@ -286,26 +286,28 @@ pub fn bf16x2_rn32(hi: &Lanes, lo: &Lanes) -> Lanes {
     )
 }
 
+/// One f32 to f16, nearest even; NaN becomes 0x7fff.
+#[inline(always)]
+pub(crate) fn f16_rn(x: u32) -> u32 {
+    let (sign, mag) = (x >> 16 & 0x8000, x & 0x7fff_ffff);
+    // Normal results: round the fraction in place and rebias. Subnormal ones: let an addition whose last
+    // bit is 2^-24 do the rounding.
+    let normal = (mag.wrapping_add(0xfff + (mag >> 13 & 1))).wrapping_sub(112 << 23) >> 13;
+    let tiny = (f32::from_bits(mag) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let r = if mag < 113 << 23 { tiny } else { normal };
+    let r = if mag >= 0x4780_0000 { 0x7c00 } else { r };
+    let r = r.min(0x7c00);
+    if mag > 0x7f80_0000 { 0x7fff } else { sign | r }
+}
+
 /// `cvt.rn.f16x2.f32 d, hi, lo`: nearest even; NaN becomes 0x7fff.
 pub fn f16x2_rn32(hi: &Lanes, lo: &Lanes) -> Lanes {
-    #[inline(always)]
-    fn one(x: u32) -> u32 {
-        let (sign, mag) = (x >> 16 & 0x8000, x & 0x7fff_ffff);
-        // Normal results: round the fraction in place and rebias. Subnormal ones: let an addition whose last
-        // bit is 2^-24 do the rounding.
-        let normal = (mag.wrapping_add(0xfff + (mag >> 13 & 1))).wrapping_sub(112 << 23) >> 13;
-        let tiny = (f32::from_bits(mag) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
-        let r = if mag < 113 << 23 { tiny } else { normal };
-        let r = if mag >= 0x4780_0000 { 0x7c00 } else { r };
-        let r = r.min(0x7c00);
-        if mag > 0x7f80_0000 { 0x7fff } else { sign | r }
-    }
     wide(
         #[inline(always)]
         |_| {
             let mut d = [0; 32];
             for i in 0..32 {
-                d[i] = one(hi[i]) << 16 | one(lo[i]);
+                d[i] = f16_rn(hi[i]) << 16 | f16_rn(lo[i]);
             }
             d
         },
