@@ -233,21 +233,25 @@ fn block<V: Vector, const U: usize>(
     let width = row.emax.len();
     let w = V::WIDTH;
     let columns = at..at + U * w;
-    let mut emax: [V::I; U] = {
-        let c = &row.c.exp[columns.clone()];
-        std::array::from_fn(|u| v.load_i(&c[u * w..]))
-    };
+    // Loops rather than `array::from_fn`: its closures would not be compiled for the vector instructions.
+    let mut emax = [v.splat_i(0); U];
+    let c_exp = &row.c.exp[columns.clone()];
+    for u in 0..U {
+        emax[u] = v.load_i(&c_exp[u * w..]);
+    }
     for (&e, row) in exp.iter().zip(b.exp.chunks_exact(width)) {
         let (e, row) = (v.splat_i(e), &row[columns.clone()]);
         for u in 0..U {
             emax[u] = v.max(emax[u], v.add(e, v.load_i(&row[u * w..])));
         }
     }
-    let scale: [V::F; U] = std::array::from_fn(|u| v.power(v.splat_i(n as i32), emax[u], LIMIT));
-    let mut acc: [V::I; U] = {
-        let c = &row.c.value[columns.clone()];
-        std::array::from_fn(|u| v.truncate(v.mul(v.load_f(&c[u * w..]), scale[u])))
-    };
+    let mut scale = [v.splat_f(0.0); U];
+    let mut acc = [v.splat_i(0); U];
+    let c_value = &row.c.value[columns.clone()];
+    for u in 0..U {
+        scale[u] = v.power(v.splat_i(n as i32), emax[u], LIMIT);
+        acc[u] = v.truncate(v.mul(v.load_f(&c_value[u * w..]), scale[u]));
+    }
     let mut high = [v.splat_i(0); U];
     let mut low = [v.splat_i(0); U];
     for (values, rows) in value.chunks(CHUNK).zip(b.value.chunks(CHUNK * width)) {
