@@ -5,6 +5,7 @@
 
 use super::exact::{self, Exact, Layout, Value, unpack};
 use super::half::{Half, map_x2};
+pub use super::lanes::{bf16x2_rn32, f16x2_rn32};
 use super::{NAN16, NAN32, NAN64, Round};
 
 /// Integer types a conversion can have on either side. Values are zero-extended in a `u64`.

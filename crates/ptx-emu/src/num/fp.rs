@@ -1,6 +1,7 @@
 //! IEEE f32 and f64 arithmetic with PTX's qualifiers, one value at a time. [`super::lanes`] has the warp forms.
 
 use super::exact::{self, Exact, Value, add_odd, away, unpack};
+pub use super::lanes::{add_rn32, add32, fma_rn32, fma32, max32, min32, mul_rn32, mul32, sub_rn32, sub32};
 use super::{NAN32, NAN64, Round};
 
 /// Qualifiers of an f32 arithmetic instruction.

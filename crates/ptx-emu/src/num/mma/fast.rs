@@ -307,3 +307,70 @@ fn finish(op: &Op, acc: Acc, row: &Row, d: &mut [u32]) -> bool {
     }
     redo
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::num::mma::Model;
+
+    const FORMATS: [Format; 8] = [
+        Format::F16,
+        Format::Bf16,
+        Format::Tf32,
+        Format::E4m3,
+        Format::E5m2,
+        Format::E2m1,
+        Format::E2m3,
+        Format::E3m2,
+    ];
+
+    /// The vector path equals the statement of the model for every pair of formats, both accumulators, both
+    /// widths of the sum, odd shapes, flipped signs, and values from tame to arbitrary bits.
+    #[test]
+    fn vectors_follow_the_model() {
+        let mut state = 3u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        };
+        let mut scratch = Scratch::default();
+        let shapes = [(3, 40, 16), (2, 7, 32), (1, 8, 8), (2, 33, 9)];
+        for (trial, &a_fmt) in FORMATS.iter().cycle().take(64).enumerate() {
+            let b_fmt = FORMATS[trial / 8];
+            let (m, n, k) = shapes[trial % shapes.len()];
+            let model = if trial % 3 == 0 { Model::WGMMA_FP8 } else { Model::TCGEN05 };
+            let op = Op { model, a_fmt, b_fmt, m, n, k, negate_a: trial % 5 == 0, negate_b: trial % 7 == 0 };
+            for acc in [Acc::F32, Acc::F16] {
+                for tame in [false, true] {
+                    let mut fill = |fmt: Format, len: usize| -> Vec<u32> {
+                        let f = fmt.fields();
+                        let one = (f.bias as u32) << f.man;
+                        // Tame: magnitudes from 1/4 to 2, some zeros.
+                        let near = |r: u32| one.wrapping_sub((r >> 8 & 1) << (f.man + u32::from(f.bias > 1)));
+                        (0..len)
+                            .map(|_| random())
+                            .map(|r| match (tame, r & 7) {
+                                (true, 0) => 0,
+                                (true, _) => near(r) | r & ((1 << f.man) - 1) | (r >> 20 & 1) << f.sign,
+                                (false, _) => r,
+                            })
+                            .collect()
+                    };
+                    let (a, b) = (fill(a_fmt, m * k), fill(b_fmt, n * k));
+                    let c = match acc {
+                        Acc::F32 => fill(Format::Tf32, m * n),
+                        Acc::F16 => fill(Format::F16, m * n).iter().map(|x| x & 0xffff).collect(),
+                    };
+                    for c in [Some(&c[..]), None] {
+                        let mut d = vec![0; m * n];
+                        run(&op, acc, &a, &b, c, &mut d, &mut scratch);
+                        for i in 0..m * n {
+                            let want = slow(&op, acc, &a, &b, c, i / n, i % n);
+                            assert_eq!(d[i], want, "{op:?} {acc:?} tame {tame} element {i}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
