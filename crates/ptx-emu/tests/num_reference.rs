@@ -252,3 +252,22 @@ fn saturation_and_relu() {
     assert_eq!(fp::add(f32::NAN.to_bits(), 0, sat), 0);
     assert_eq!(cvt::f32_to_f32(0.25f32.to_bits(), false, true), 0.25f32.to_bits());
 }
+
+/// The f64 approximations carry 20 fraction bits, which two Newton steps turn into a full quotient.
+#[test]
+fn f64_approximations_have_twenty_bits() {
+    let mut r = Random(8);
+    for _ in 0..20_000 {
+        let x = r.next() & 0x000f_ffff_ffff_ffff | (900 + r.next() % 200) << 52;
+        let v = f64::from_bits(x);
+        for (got, want) in [
+            (ptx_emu::num::mufu::rcp_ftz64(x), 1.0 / v),
+            (ptx_emu::num::mufu::rsqrt_ftz64(x), 1.0 / v.sqrt()),
+        ] {
+            assert_eq!(got & 0xffff_ffff, 0);
+            assert!((f64::from_bits(got) / want - 1.0).abs() < 2f64.powi(-18));
+        }
+    }
+    assert_eq!(ptx_emu::num::mufu::rcp_ftz64(0), f64::INFINITY.to_bits());
+    assert_eq!(ptx_emu::num::mufu::rcp_ftz64(f64::INFINITY.to_bits()), 0);
+}
