@@ -225,8 +225,9 @@ impl Row {
     #[inline]
     fn emit(&self, swizzle: Swizzle, smem: u32, global: u64, exists: bool, out: &mut Vec<Chunk>) {
         let mask = if exists { !0 } else { 0 };
+        let pattern = swizzle.pattern();
         out.extend(self.pieces[..self.count].iter().enumerate().map(|(k, p)| Chunk {
-            smem: swizzle.swz(smem + 16 * k as u32),
+            smem: pattern.apply(smem + 16 * k as u32, 0),
             global: global.wrapping_add_signed(p.global),
             len: 16,
             valid: p.valid & mask,
