@@ -130,6 +130,15 @@ fn replace_makes_the_encoders_map() {
     assert!(matches!(replace(&mut m, Field::BoxDim, 0, 257), Err(ReplaceError::Value { .. })));
 }
 
+/// A map in memory may say anything; what no machine can do is an error, not an attempt.
+#[test]
+fn boxes_larger_than_shared_memory() {
+    let mut m = encode(&bf16_128b()).unwrap();
+    replace(&mut m, Field::Rank, 0, 4).unwrap();
+    (1..5).for_each(|j| replace(&mut m, Field::BoxDim, j, 256).unwrap());
+    assert_eq!(TensorMap::decode(&m), Err(MapError::BoxBytes(128 << 32)));
+}
+
 /// Measured: 8-byte aligned source or destination and a barrier at 4 mod 8 fault; size 0 does nothing.
 #[test]
 fn bulk_operands() {
