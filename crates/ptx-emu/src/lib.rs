@@ -2,6 +2,8 @@
 //! and reports missing waits, undefined values and broken barrier protocols.
 
 pub mod isa;
+pub mod launch_file;
+pub mod npy;
 pub mod num;
 pub mod syntax;
 pub mod tma;
