@@ -35,6 +35,8 @@ pub struct LaunchSpec<'a> {
     pub shared_bytes: u32,
     /// Parameters in order.
     pub params: &'a [Param],
+    /// Ranges (address, bytes) that the kernel promises to write.
+    pub outputs: &'a [(u64, u64)],
 }
 
 /// Memory and a launch: what judging a kernel needs of a machine.

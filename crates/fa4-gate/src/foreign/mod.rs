@@ -91,6 +91,14 @@ impl fmt::Display for Judgement {
 pub fn run(kernel: &Kernel, setup: &Setup, device: &mut impl Device) -> Result<Vec<Judgement>, Error> {
     let addresses = place(setup, device)?;
     let params = params::pack(kernel, setup, &addresses, device)?;
+    let promised: Vec<(u64, u64)> = setup
+        .outputs
+        .iter()
+        .flat_map(|output| {
+            let base = addresses[output.buffer];
+            output.written(setup).into_iter().map(move |(at, bytes)| (base + at as u64, bytes as u64))
+        })
+        .collect();
     let meta = &kernel.meta;
     device.launch(&LaunchSpec {
         name: kernel.name,
@@ -101,6 +109,7 @@ pub fn run(kernel: &Kernel, setup: &Setup, device: &mut impl Device) -> Result<V
         cluster: [meta.num_ctas, 1, 1],
         shared_bytes: meta.shared,
         params: &params,
+        outputs: &promised,
     })?;
     setup
         .outputs

@@ -79,6 +79,16 @@ pub fn pack(
     Ok(params)
 }
 
+/// The parameter buffer: each parameter at the next multiple of its alignment.
+pub fn lay_out(params: &[Param]) -> Vec<u8> {
+    let mut buffer = vec![];
+    for param in params {
+        buffer.resize(buffer.len().next_multiple_of(param.align), 0);
+        buffer.extend(&param.bytes);
+    }
+    buffer
+}
+
 /// A host tensor descriptor: 128-byte map, i32 shape, i64 strides in elements; shape and strides outermost first.
 fn describe(meta: &MapMeta, buffer: &Buffer, address: u64) -> Result<Vec<Param>, String> {
     let (rows, columns) = (buffer.rows as u64, buffer.columns as u64);

@@ -68,6 +68,27 @@ fn packed_parameters_are_those_that_the_ptx_declares() {
     }
 }
 
+/// The emulator's front end reads every kernel and sees the same parameter list.
+#[test]
+fn the_emulator_parses_every_kernel() {
+    for kernel in kernels().unwrap() {
+        let module = ptx_emu::syntax::parse(kernel.name, kernel.ptx).unwrap_or_else(|e| panic!("{e}"));
+        let function = &module.functions[0];
+        assert_eq!(function.name, kernel.meta.entry);
+        let params: Vec<_> = function.params.iter().map(|p| (p.align as usize, p.size as usize)).collect();
+        assert_eq!(params, declared_params(kernel.ptx), "{}", kernel.name);
+        let mut device = Recorder::default();
+        run(&kernel, &inputs::setup(&cases(&kernel)[0]), &mut device).unwrap();
+        let last = function.params.last().expect("profile scratch");
+        assert_eq!(
+            params::lay_out(&device.params).len(),
+            (last.offset + last.size) as usize,
+            "{}",
+            kernel.name
+        );
+    }
+}
+
 #[test]
 fn launch_shape_is_the_one_that_the_ptx_requires() {
     for kernel in kernels().unwrap() {
