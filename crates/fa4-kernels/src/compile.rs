@@ -214,8 +214,16 @@ impl Builder {
     pub fn build(&self, job: &Job) -> Result<Artifact, BuildError> {
         let source = Source::load(&self.root.join(CUDA_FOLDER), &job.source)
             .map_err(|source| BuildError::Source { name: job.name.clone(), source })?;
-        let images =
-            job.archs.iter().map(|&arch| self.image(job, arch, &source)).collect::<Result<Vec<_>, _>>()?;
+        let source = &source;
+        // One thread per architecture: the compiler takes seconds for a large kernel and uses one core.
+        let images = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                job.archs.iter().map(|&arch| scope.spawn(move || self.image(job, arch, source))).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).collect::<Result<Vec<_>, _>>()
+        })?;
         Ok(Artifact { name: job.name.clone(), images })
     }
 
