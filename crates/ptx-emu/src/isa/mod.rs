@@ -1,4 +1,9 @@
 //! Instructions: decoding of opcodes into lane-vector operations and their semantics.
 
+pub mod elect;
+pub mod idesc;
+pub mod mbarrier;
 pub mod operands;
 pub mod regs;
+pub mod smem_desc;
+pub mod tcgen05_layout;
