@@ -9,6 +9,7 @@ use super::shared::WINDOW_BASE;
 use crate::fault::{Code, Fault};
 use crate::isa::regs::Class;
 use crate::num::fp;
+use crate::num::half::{self, Half, HalfMode};
 use crate::tma::replace::{self, Field};
 
 /// Size of a window of generic addresses.
@@ -469,10 +470,10 @@ fn atom(op: AtomOp, ty: AtomTy, old: u64, b: u64, cmp: u64) -> u64 {
         AtomOp::Add => match ty {
             AtomTy::U32 | AtomTy::S32 => u64::from(o32.wrapping_add(b32)),
             AtomTy::U64 | AtomTy::S64 => old.wrapping_add(b),
-            AtomTy::F32 => u64::from(fp::add_f32(o32, b32)),
+            AtomTy::F32 => u64::from(fp::add(o32, b32, fp::Mode::default())),
             AtomTy::F64 => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
-            AtomTy::F16x2 => pairwise(o32, b32, fp::add_f16),
-            AtomTy::Bf16x2 => pairwise(o32, b32, fp::add_bf16),
+            AtomTy::F16x2 => u64::from(half::add_x2(Half::F16, o32, b32, HalfMode::default())),
+            AtomTy::Bf16x2 => u64::from(half::add_x2(Half::Bf16, o32, b32, HalfMode::default())),
         },
         AtomOp::Min | AtomOp::Max => {
             let max = op == AtomOp::Max;
@@ -491,9 +492,4 @@ fn atom(op: AtomOp, ty: AtomTy, old: u64, b: u64, cmp: u64) -> u64 {
             }
         }
     }
-}
-
-fn pairwise(a: u32, b: u32, f: fn(u16, u16) -> u16) -> u64 {
-    let half = |x: u32, i: u32| (x >> (16 * i)) as u16;
-    u64::from(u32::from(f(half(a, 0), half(b, 0))) | u32::from(f(half(a, 1), half(b, 1))) << 16)
 }

@@ -61,7 +61,7 @@ impl Machine<'_> {
         match *inst {
             Inst::BarWarp(_) => {}
             Inst::Elect(d, p, _) => {
-                let leader = crate::isa::elect::elect(m);
+                let Some(leader) = crate::isa::elect::elect(m) else { return Ok(()) };
                 let regs = &mut c.warps[w].regs;
                 for l in lanes(m) {
                     regs.setp(p, l, l as u32 == leader, false);
