@@ -2,7 +2,7 @@
 //! `parse/err/*.ptx` must give exactly the message beside them (`PTX_EMU_BLESS=1` rewrites those messages).
 
 use ptx_emu::syntax::ast::*;
-use ptx_emu::syntax::{parse, parse_bytes, print};
+use ptx_emu::syntax::{parse, parse_bytes, places, print};
 use std::path::{Path, PathBuf};
 
 fn files(folder: &str) -> Vec<PathBuf> {
@@ -220,19 +220,13 @@ fn cover_comments_become_instructions() {
 fn locations_chain_through_inlining() {
     let m = ok("loc.ptx");
     let chain = |instr: usize| {
-        let mut at = m.functions[0].body[instr].span.loc;
-        let mut places = Vec::new();
-        while at != 0 {
-            let l = m.locs[at as usize - 1];
-            places.push((l.file, l.line, l.column));
-            at = l.inlined_at;
-        }
-        places
+        let places = places(&m, m.functions[0].body[instr].span);
+        places.iter().map(|p| p.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(chain(0), [(1, 10, 3)]);
-    assert_eq!(chain(1), [(2, 20, 5), (1, 10, 3)]);
-    assert_eq!(chain(2), [(3, 30, 7), (2, 20, 5), (1, 10, 3)]);
-    assert_eq!(chain(3), [(3, 31, 0), (9, 9, 9)]);
+    assert_eq!(chain(0), ["a.cu:10:3"]);
+    assert_eq!(chain(1), ["b.cuh:20:5", "a.cu:10:3"]);
+    assert_eq!(chain(2), ["dir/c.cuh:30:7", "b.cuh:20:5", "a.cu:10:3"]);
+    assert_eq!(chain(3), ["dir/c.cuh:31", "(unnamed file):9:9"]);
     assert_eq!(m.files[2], (3, "dir/c.cuh".to_string()));
 }
 

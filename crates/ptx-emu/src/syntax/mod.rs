@@ -11,3 +11,4 @@ pub use error::SyntaxError;
 pub use parser::{parse, parse_bytes};
 pub use print::print;
 pub(crate) use source::Source;
+pub use source::{Place, places};
