@@ -23,7 +23,7 @@ pub struct Excerpt {
 
 /// Characters shown before and after the position; a line of an initialiser may hold 100 KB.
 const BEFORE: usize = 70;
-const AFTER: usize = 40;
+const AFTER: usize = 70;
 
 impl Source<'_> {
     /// Line, column and excerpt of byte offset `at` (clamped to the text). Walks the text once, so it is meant
