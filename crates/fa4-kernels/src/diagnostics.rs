@@ -44,6 +44,17 @@ pub fn readable(log: &str, ptx: Option<&str>, cuda: &Path, source: &Source) -> S
     out.trim_end().to_owned()
 }
 
+/// The first instruction that reads or writes local memory: its `file:line` and text.
+pub fn local_memory(ptx: &str, cuda: &Path, source: &Source) -> Option<(String, String)> {
+    let is_local = |line: &&str| line.contains("ld.local") || line.contains("st.local");
+    let (index, line) = ptx.lines().enumerate().find(|(_, line)| is_local(line))?;
+    let at = match origin(ptx, index + 1) {
+        Some(at) => format!("{}:{}", shown(&at.file, cuda, source), at.line),
+        None => format!("PTX line {}", index + 1),
+    };
+    Some((at, line.trim().to_owned()))
+}
+
 /// PTX with the `.file` names as the compiler was given them. It puts the process's working folder in front, which
 /// would make the text (and every golden made from it) depend on where the build ran.
 pub fn relative_files(ptx: &str) -> String {

@@ -193,33 +193,3 @@ fn half_min_max() {
     );
     assert_eq!(run(Max, BF16, 0x3f80, 0x7f80), 0x7f80);
 }
-
-/// Speed of the two loops that run by the thousand; prints, asserts nothing.
-#[test]
-#[ignore = "a measurement, run by hand"]
-fn speed() {
-    use ptx_emu::isa::smem_desc::{Major, SmemDesc, element_addrs};
-    use std::hint::black_box;
-    let best = |f: &mut dyn FnMut()| {
-        let time = |f: &mut dyn FnMut()| {
-            let t = std::time::Instant::now();
-            (0..20).for_each(|_| f());
-            t.elapsed() / 20
-        };
-        (0..200).map(|_| time(f)).min().unwrap()
-    };
-    let m = map(&EncodeArgs { box_dim: vec![64, 128], ..bf16_128b() });
-    let mut chunks = Vec::new();
-    let t = best(&mut || {
-        load_chunks(black_box(&m), &[0, 3], 0x400, &mut chunks).unwrap();
-        black_box(&chunks);
-    });
-    println!("load_chunks 64x128 bf16: {t:?} a box");
-    let d = SmemDesc::tcgen05(0x4000_4040_0001_1000).unwrap();
-    let mut addrs = Vec::new();
-    let t = best(&mut || {
-        element_addrs(black_box(&d), Major::K, 16, 128, 16, &mut addrs).unwrap();
-        black_box(&addrs);
-    });
-    println!("element_addrs 128x16: {t:?} a call");
-}
