@@ -7,7 +7,6 @@ use std::process::{ExitCode, ExitStatus};
 pub enum Failure {
     /// Exit code 1: something was judged wrong.
     #[error("{0}")]
-    #[allow(dead_code)] // used by tidy
     Judged(String),
     /// Exit code 2: usage or bad input.
     #[error("{0}")]

@@ -44,7 +44,8 @@ pub fn markers(ptx: &str, entry: &str) -> Vec<String> {
     let is_entry = |line: &str| line.contains(".entry");
     let is_this = |line: &str| {
         let name = line.split(".entry").nth(1).unwrap_or("").trim_start();
-        name.strip_prefix(entry).is_some_and(|rest| !rest.starts_with(|c: char| c == '_' || c.is_alphanumeric()))
+        name.strip_prefix(entry)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c == '_' || c.is_alphanumeric()))
     };
     let body = ptx.lines().skip_while(|line| !(is_entry(line) && is_this(line))).skip(1);
     let mut names: Vec<String> = body

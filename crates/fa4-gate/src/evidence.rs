@@ -29,7 +29,8 @@ impl Evidence {
 
 /// The opcodes (with their modifiers) of PTX text.
 pub fn opcodes(ptx: &str) -> BTreeSet<&str> {
-    let statements = ptx.lines().map(|line| line.split("//").next().unwrap_or("")).flat_map(|line| line.split(';'));
+    let statements =
+        ptx.lines().map(|line| line.split("//").next().unwrap_or("")).flat_map(|line| line.split(';'));
     statements.filter_map(opcode).collect()
 }
 

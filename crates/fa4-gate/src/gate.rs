@@ -59,7 +59,12 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         progress: &progress,
     };
     let mut session = judge_all(&judged, &selection.routed, &setup, |run: Run| {
-        EmuDevice::new(Options { schedule: run.schedule, seed: run.seed, strict: args.strict, ..Options::default() })
+        EmuDevice::new(Options {
+            schedule: run.schedule,
+            seed: run.seed,
+            strict: args.strict,
+            ..Options::default()
+        })
     });
     progress.finish_and_clear();
     session.rows.extend(selection.unsupported);

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use fa4_host::attention;
 use fa4_host::device::Device;
+use fa4_host::emu::EmuDevice;
 use fa4_host::error::{DeviceError, HostError};
-use fa4_host::plan::{DEFAULT_TAU, LSE_BYTES, LseRef, TensorRef, Tensors};
+use fa4_host::plan::{DEFAULT_TAU, LSE_BYTES, LaunchPlan, LseRef, TensorRef, Tensors, output_ranges, plan};
 use fa4_spec::oracle::{self, Reference};
 use fa4_spec::qdist::{self, Inputs, Placed, Unsupported};
 use fa4_spec::tensor::rows;
@@ -90,8 +91,24 @@ impl Output {
 }
 
 /// Runs `case` with `kernel` on `device` and compares with the oracle.
-pub fn run<D: GateDevice>(kernel: &Kernel<D::Module>, case: &Case, data: &Prepared, device: &mut D) -> Outcome {
-    match execute(kernel, case, data, device) {
+pub fn run<D: GateDevice>(
+    kernel: &Kernel<D::Module>,
+    case: &Case,
+    data: &Prepared,
+    device: &mut D,
+) -> Outcome {
+    run_edited(kernel, case, data, device, |_| ())
+}
+
+/// The same with a launch that is not quite the planned one: for twins that break the launch.
+pub fn run_edited<D: GateDevice>(
+    kernel: &Kernel<D::Module>,
+    case: &Case,
+    data: &Prepared,
+    device: &mut D,
+    edit: impl FnOnce(&mut LaunchPlan),
+) -> Outcome {
+    match execute(kernel, case, data, device, edit) {
         Err(HostError::Device(error)) => Outcome { verdict: Verdict::Device(error), output: None },
         Err(error) => Outcome { verdict: Verdict::Host(error), output: None },
         Ok(output) => {
@@ -107,6 +124,7 @@ fn execute<D: GateDevice>(
     case: &Case,
     data: &Prepared,
     device: &mut D,
+    edit: impl FnOnce(&mut LaunchPlan),
 ) -> Result<Output, HostError> {
     let (p, inputs) = (&case.problem, &data.inputs);
     let mut buffers = Vec::new();
@@ -123,15 +141,20 @@ fn execute<D: GateDevice>(
     let elem_bytes = p.q_dtype.bytes();
     let o_shape = [p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v].map(|n| n as usize);
     // Outputs arrive undefined: the device knows which bytes the kernel wrote.
-    let o = TensorRef { buffer: device.alloc("O", inputs.o.extent_bytes(elem_bytes, o_shape))?, layout: inputs.o };
+    let o = TensorRef {
+        buffer: device.alloc("O", inputs.o.extent_bytes(elem_bytes, o_shape))?,
+        layout: inputs.o,
+    };
     let lse_elems = p.batch * p.num_heads_q * p.seqlen_q;
     let lse = LseRef::dense(device.alloc("LSE", lse_elems * LSE_BYTES)?, p);
     let at = |placed: &Placed| TensorRef { buffer: buffers[placed.buffer], layout: placed.layout };
     let tensors = Tensors { q: at(&inputs.q), k: at(&inputs.k), v: at(&inputs.v), o, lse: Some(lse) };
     let tau = case.tau.unwrap_or(DEFAULT_TAU);
-    attention::forward(device, p, &tensors, tau, |_| {
-        Ok(attention::Kernel { module: &kernel.module, info: &kernel.info })
-    })?;
+    if let Some(mut plan) = plan(p, &tensors, tau)? {
+        edit(&mut plan);
+        let kernel = attention::Kernel { module: &kernel.module, info: &kernel.info };
+        attention::launch(device, &plan, kernel, output_ranges(p, &tensors))?;
+    }
     download(device, p, &o, lse.address, lse_elems)
 }
 
@@ -162,4 +185,15 @@ fn download<D: Device>(
     let lse = if lse_elems == 0 { Vec::new() } else { device.read(lse, lse_elems * LSE_BYTES)? };
     let lse = lse.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
     Ok(Output { o: bits, lse })
+}
+
+impl GateDevice for EmuDevice {
+    fn covers(&self) -> BTreeMap<String, u64> {
+        self.report().map(|report| report.counters.covers.clone()).unwrap_or_default()
+    }
+
+    fn strict_findings(&self) -> Vec<String> {
+        let findings = self.report().map_or(&[][..], |report| &report.strict);
+        findings.iter().map(|fault| format!("{}: {}", fault.code.as_str(), fault.message)).collect()
+    }
 }

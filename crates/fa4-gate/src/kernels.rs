@@ -92,7 +92,11 @@ pub fn compile(
     match candidate {
         Some(candidate) if kernels.is_empty() => Err(GateError::NoEntry {
             path: candidate.path.to_path_buf(),
-            defined: images.iter().flat_map(|(_, i, _)| i.usage.keys().cloned()).collect::<Vec<_>>().join(", "),
+            defined: images
+                .iter()
+                .flat_map(|(_, i, _)| i.usage.keys().cloned())
+                .collect::<Vec<_>>()
+                .join(", "),
             wanted: ROWS.iter().map(|r| r.entry).collect::<Vec<_>>().join(", "),
         }),
         _ => Ok(kernels),

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod coverage;
 pub mod error;
 pub mod evidence;
+pub mod foreign;
 pub mod gate;
 pub mod judge;
 pub mod kernels;

@@ -109,8 +109,18 @@ mod tests {
         let mut keys: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
         let mut documented = [
-            "kernel", "case", "status", "schedule", "seed", "device", "evidence", "scale", "o_ratio", "lse_ratio",
-            "reason", "seconds",
+            "kernel",
+            "case",
+            "status",
+            "schedule",
+            "seed",
+            "device",
+            "evidence",
+            "scale",
+            "o_ratio",
+            "lse_ratio",
+            "reason",
+            "seconds",
         ];
         documented.sort_unstable();
         assert_eq!(keys, documented);

@@ -51,9 +51,9 @@ pub fn select(
     for case in expand(source, seed)? {
         let routed = match qdist::supports(&case) {
             // What the kernel lacks says more than what the data generator lacks.
-            data => route(&case.problem).map_err(|e| e.to_string()).and_then(|row| {
-                data.map(|()| row).map_err(|e| e.to_string())
-            }),
+            data => route(&case.problem)
+                .map_err(|e| e.to_string())
+                .and_then(|row| data.map(|()| row).map_err(|e| e.to_string())),
         };
         let kernel = routed.as_ref().map_or("none", |row| row.entry);
         if filter.is_some_and(|f| !f.is_match(&format!("{kernel}/{}", case.id))) {

@@ -166,7 +166,9 @@ fn one<D: GateDevice>(
     (row.status, row.reason) = status(&outcome.verdict);
     if let Verdict::Pass(judgement) = outcome.verdict {
         (row.o_ratio, row.lse_ratio) = (Some(judgement.o.ratio), Some(judgement.lse.ratio));
-        if setup.strict && let Some(finding) = strict.first() {
+        if setup.strict
+            && let Some(finding) = strict.first()
+        {
             (row.status, row.reason) = (Status::Fault, Some(format!("strict: {finding}")));
         }
     }
@@ -195,7 +197,9 @@ pub fn status(verdict: &Verdict) -> (Status, Option<String>) {
             };
             (status, Some(error.to_string()))
         }
-        Verdict::Host(error @ HostError::Unsupported { .. }) => (Status::Unsupported, Some(error.to_string())),
+        Verdict::Host(error @ HostError::Unsupported { .. }) => {
+            (Status::Unsupported, Some(error.to_string()))
+        }
         Verdict::Host(error) => (Status::Fail, Some(error.to_string())),
     }
 }
@@ -220,7 +224,9 @@ fn compare_bits(row: &mut Row, outcome: Outcome, how: Run, first: &Mutex<Option<
         Some((_, bits)) if bits.same_bits(&output) => {}
         Some((other, _)) if row.status == Status::Pass => {
             row.status = Status::Fail;
-            row.reason = Some(format!("other bits than under schedule {other}, though both are within bounds: a race"));
+            row.reason = Some(format!(
+                "other bits than under schedule {other}, though both are within bounds: a race"
+            ));
         }
         Some(_) => {}
     }

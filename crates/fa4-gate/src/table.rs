@@ -23,7 +23,8 @@ pub fn verdicts(rows: &[Row]) -> String {
             builder.push_record(record(&group, schedules));
         } else {
             for row in &group {
-                let seed = if row.schedule == Some("random") { format!(" {}", row.seed) } else { String::new() };
+                let seed =
+                    if row.schedule == Some("random") { format!(" {}", row.seed) } else { String::new() };
                 builder.push_record(record(&[*row], format!("{}{seed}", row.schedule.unwrap_or("-"))));
             }
         }
@@ -91,7 +92,14 @@ pub fn failures(rows: &[Row]) -> String {
     for row in wrong.iter().take(IN_FULL) {
         let reason = row.reason.as_deref().unwrap_or("").replace('\n', "\n    ");
         let schedule = row.schedule.unwrap_or("-");
-        let _ = writeln!(text, "{}: {} {} [{schedule}, seed {}]", row.status.name(), row.kernel, row.case, row.seed);
+        let _ = writeln!(
+            text,
+            "{}: {} {} [{schedule}, seed {}]",
+            row.status.name(),
+            row.kernel,
+            row.case,
+            row.seed
+        );
         let _ = writeln!(text, "    {reason}");
         let _ = writeln!(
             text,

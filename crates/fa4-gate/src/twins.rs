@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use fa4_host::emu::EmuDevice;
 use fa4_host::error::DeviceError;
 use fa4_host::route;
+use fa4_host::tensor_map::Fill;
 use fa4_kernels::compile::{Builder, CUDA_FOLDER};
 use fa4_kernels::manifest::ROWS;
 use fa4_kernels::toolchain::Toolchain;
@@ -22,7 +23,7 @@ use serde::Deserialize;
 
 use crate::cli::filter as compile_filter;
 use crate::error::{GateError, exit};
-use crate::judge::{Verdict, prepare, run as run_case};
+use crate::judge::{Verdict, prepare, run_edited};
 use crate::kernels::{compile, workspace};
 
 /// Folder of the twins below the workspace root.
@@ -45,9 +46,27 @@ pub struct Twin {
     pub names: Vec<String>,
     /// The case that shows it.
     pub case: TwinCase,
-    /// What is changed.
-    #[serde(rename = "edit")]
+    /// What is changed in the sources.
+    #[serde(rename = "edit", default)]
     pub edits: Vec<Edit>,
+    /// What is changed in the launch.
+    pub launch: Option<LaunchEdit>,
+}
+
+/// An edit of the launch.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchEdit {
+    /// What loads of V read past its end.
+    pub v_map_fill: FillEdit,
+}
+
+/// A fill that is not the planned one.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FillEdit {
+    /// NaN instead of zeros.
+    Nan,
 }
 
 /// Sizes and data of a twin's case.
@@ -107,8 +126,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Twin, GateError> {
             _ => return Err(bad(format!("expected `{part}`; allowed: mismatch, fault:CODE"))),
         }
     }
-    if twin.edits.is_empty() {
-        return Err(bad("no [[edit]]; a twin differs in one statement".to_string()));
+    if twin.edits.is_empty() && twin.launch.is_none() {
+        return Err(bad("neither [[edit]] nor [launch]; a twin differs in one statement".to_string()));
     }
     twin.case(1).map_err(bad)?;
     Ok(twin)
@@ -151,9 +170,13 @@ impl Twin {
     /// Whether a run's verdict is what this twin expects, and the message that says so.
     fn check(&self, verdict: &Verdict) -> Finding {
         let (kind, message) = match verdict {
-            Verdict::Pass(j) => return Finding::Escaped(format!("passed, worst error of O {:.3} of its bound", j.o.ratio)),
+            Verdict::Pass(j) => {
+                return Finding::Escaped(format!("passed, worst error of O {:.3} of its bound", j.o.ratio));
+            }
             Verdict::Wrong(mismatch) => ("mismatch".to_string(), mismatch.to_string()),
-            Verdict::Device(DeviceError::Fault { code, rendering }) => (format!("fault:{code}"), rendering.clone()),
+            Verdict::Device(DeviceError::Fault { code, rendering }) => {
+                (format!("fault:{code}"), rendering.clone())
+            }
             Verdict::Device(error) => ("device".to_string(), error.to_string()),
             Verdict::Host(error) => ("host".to_string(), error.to_string()),
         };
@@ -161,7 +184,9 @@ impl Twin {
             return Finding::Escaped(format!("expected {}, got {kind}: {message}", self.expected));
         }
         match self.names.iter().find(|name| !message.contains(name.as_str())) {
-            Some(name) => Finding::Escaped(format!("{kind}, but the message does not name `{name}`: {message}")),
+            Some(name) => {
+                Finding::Escaped(format!("{kind}, but the message does not name `{name}`: {message}"))
+            }
             None => Finding::Caught(format!("{kind}: {}", message.lines().next().unwrap_or(""))),
         }
     }
@@ -184,8 +209,15 @@ fn judge(path: &Path, twin: &Twin, root: &Path, toolchain: &Toolchain) -> Result
     let mut last = Finding::Escaped("no schedule ran".to_string());
     for schedule in Schedule::ALL {
         let mut device = EmuDevice::new(Options { schedule, seed: 1, ..Options::default() });
-        last = match twin.check(&run_case(kernel, &case, &data, &mut device).verdict) {
-            Finding::Caught(message) => return Ok(Finding::Caught(format!("[{}] {message}", schedule.as_str()))),
+        let outcome = run_edited(kernel, &case, &data, &mut device, |plan| {
+            if let Some(LaunchEdit { v_map_fill: FillEdit::Nan }) = twin.launch {
+                plan.params.v_map.fill = Fill::Nan;
+            }
+        });
+        last = match twin.check(&outcome.verdict) {
+            Finding::Caught(message) => {
+                return Ok(Finding::Caught(format!("[{}] {message}", schedule.as_str())));
+            }
             escaped => escaped,
         };
     }
@@ -226,7 +258,8 @@ pub fn run(filter: Option<&str>, quiet: bool, stop: &AtomicBool) -> Result<u8, G
     let pattern = compile_filter(filter)?;
     let mut twins = Vec::new();
     for path in files(&root)? {
-        let text = fs::read_to_string(&path).map_err(|source| GateError::File { path: path.clone(), source })?;
+        let text =
+            fs::read_to_string(&path).map_err(|source| GateError::File { path: path.clone(), source })?;
         let twin = parse(&path, &text)?;
         let name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         if pattern.as_ref().is_none_or(|p| p.is_match(&name)) {

@@ -3,16 +3,18 @@
 //! A spill or any other local memory is an error: on these kernels it costs more than the occupancy it buys, and
 //! nothing but the build would notice it on a machine without a GPU.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sha2::{Digest, Sha256};
 
 use crate::arch::Arch;
 use crate::diagnostics;
+use crate::manifest::Row;
 use crate::nvrtc::{Nvrtc, NvrtcError};
 use crate::source::{Source, SourceError};
 use crate::toolchain::{Toolchain, ToolchainError, hex};
@@ -41,6 +43,18 @@ pub struct Job {
 }
 
 impl Job {
+    /// What the manifest's row says, for the sources of the workspace at `root`.
+    pub fn of_row(root: &Path, row: &Row) -> Self {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Self {
+            name: row.name(),
+            source: root.join(CUDA_FOLDER).join(row.source),
+            defines: row.defines.iter().map(owned).collect(),
+            entries: vec![row.entry.to_owned()],
+            archs: row.archs.to_vec(),
+        }
+    }
+
     /// The same job for a stranger's file: its tables and messages carry `namespace` in front of the name.
     pub fn for_candidate(&self, source: &Path, namespace: &str) -> Self {
         Self { name: format!("{namespace}/{}", self.name), source: source.to_owned(), ..self.clone() }
@@ -64,7 +78,7 @@ impl Artifact {
 }
 
 /// PTX and cubin for one architecture.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Image {
     /// The architecture.
     pub arch: Arch,
@@ -78,6 +92,16 @@ pub struct Image {
     pub usage: BTreeMap<String, Usage>,
     /// Whether the image came out of the cache.
     pub cached: bool,
+}
+
+impl fmt::Debug for Image {
+    /// Without the PTX and the cubin: a failing assertion should fit on a screen.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image")
+            .field("arch", &self.arch)
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Image {
@@ -137,6 +161,20 @@ pub enum BuildError {
         /// Its resources.
         usage: Usage,
     },
+    /// The PTX keeps an array in local memory, whether or not the assembler found registers for it.
+    #[error(
+        "{at}: {name} for {arch} keeps an array in local memory: `{instruction}`; index register arrays by constants only"
+    )]
+    LocalArray {
+        /// The job.
+        name: String,
+        /// The architecture.
+        arch: Arch,
+        /// `file:line` of the source.
+        at: String,
+        /// The first PTX instruction that does.
+        instruction: String,
+    },
     /// An entry function that the table names is not in the image.
     #[error("{name} for {arch}: no entry function `{entry}`; the file defines {defined}")]
     Entry {
@@ -186,6 +224,8 @@ pub struct Builder {
     toolchain: Toolchain,
     // Opened at the first cache miss: the library is 140 MiB and most runs need it not at all.
     nvrtc: OnceLock<Result<Nvrtc, NvrtcError>>,
+    // One lock per cache entry, so that threads that want the same image compile it once.
+    entries: Mutex<HashMap<String, Arc<Mutex<()>>>>,
 }
 
 impl Builder {
@@ -199,7 +239,7 @@ impl Builder {
 
     /// A builder with a given toolchain.
     pub fn with_toolchain(root: &Path, toolchain: Toolchain) -> Self {
-        Self { root: root.to_owned(), toolchain, nvrtc: OnceLock::new() }
+        Self { root: root.to_owned(), toolchain, nvrtc: OnceLock::new(), entries: Mutex::default() }
     }
 
     /// The toolchain in use.
@@ -207,21 +247,55 @@ impl Builder {
         &self.toolchain
     }
 
+    /// Compiles a row of the manifest, or takes its images from the cache.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build_row(&self, row: &Row) -> Result<Artifact, BuildError> {
+        self.build(&Job::of_row(&self.root, row))
+    }
+
     /// Compiles `job` for each of its architectures, or takes the images from the cache.
     ///
     /// # Errors
     /// [`BuildError`].
     pub fn build(&self, job: &Job) -> Result<Artifact, BuildError> {
-        let source = Source::load(&self.root.join(CUDA_FOLDER), &job.source)
-            .map_err(|source| BuildError::Source { name: job.name.clone(), source })?;
-        let images =
-            job.archs.iter().map(|&arch| self.image(job, arch, &source)).collect::<Result<Vec<_>, _>>()?;
+        self.build_source(job, &self.source(job)?)
+    }
+
+    /// The job's source with its headers, for [`Builder::build_source`].
+    ///
+    /// # Errors
+    /// [`BuildError::Source`].
+    pub fn source(&self, job: &Job) -> Result<Source, BuildError> {
+        Source::load(&self.root.join(CUDA_FOLDER), &job.source)
+            .map_err(|source| BuildError::Source { name: job.name.clone(), source })
+    }
+
+    /// As [`Builder::build`], with a source that may have been edited since it was read.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build_source(&self, job: &Job, source: &Source) -> Result<Artifact, BuildError> {
+        // One thread per architecture: the compiler takes seconds for a large kernel and uses one core.
+        let images = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                job.archs.iter().map(|&arch| scope.spawn(move || self.image(job, arch, source))).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).collect::<Result<Vec<_>, _>>()
+        })?;
         Ok(Artifact { name: job.name.clone(), images })
     }
 
     fn image(&self, job: &Job, arch: Arch, source: &Source) -> Result<Image, BuildError> {
         let options = options(arch, &job.defines);
-        let folder = self.root.join(CACHE_FOLDER).join(key(self.toolchain.identity(), &options, source));
+        let key = key(self.toolchain.identity(), &options, source);
+        let folder = self.root.join(CACHE_FOLDER).join(&key);
+        let entry =
+            Arc::clone(self.entries.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
+        let _alone = entry.lock().unwrap_or_else(PoisonError::into_inner);
         let image = match load(&folder, arch) {
             Some(image) => image,
             None => self.compile(job, arch, source, &options, folder)?,
@@ -259,6 +333,11 @@ impl Builder {
         };
         let mut usage = usage::from_log(&compiled.log);
         refuse_local_memory(job, arch, &usage)?;
+        if let Some((at, instruction)) =
+            diagnostics::local_memory(&compiled.ptx, Path::new(CUDA_FOLDER), source)
+        {
+            return Err(BuildError::LocalArray { name: name(), arch, at, instruction });
+        }
         let sizes = usage::sass_bytes(&compiled.cubin).unwrap_or_default();
         for (function, usage) in &mut usage {
             usage.sass_bytes = sizes.get(function).copied().unwrap_or(0);

@@ -3,6 +3,7 @@
 //! The compiler writes `kernels/k.cu(12): error: …`; the assembler speaks of lines of the PTX that nobody wrote.
 //! Both become `crates/fa4-kernels/cuda/kernels/k.cu:12: error: …`, which editors and terminals open.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use crate::source::Source;
@@ -11,6 +12,9 @@ use crate::source::Source;
 /// is to be shown; `ptx` is what the assembler was given, if it got that far.
 pub fn readable(log: &str, ptx: Option<&str>, cuda: &Path, source: &Source) -> String {
     let mut out = String::new();
+    // One line of a wrapper becomes hundreds of PTX lines: the same complaint about it is worth saying once.
+    let mut seen = HashSet::new();
+    let mut repeated = 0usize;
     for line in log.lines().filter(|line| !is_statistics(line)) {
         if let Some((file, number, message)) = compiler_message(line) {
             out.push_str(&format!("{}:{number}: {message}", shown(file, cuda, source)));
@@ -18,6 +22,11 @@ pub fn readable(log: &str, ptx: Option<&str>, cuda: &Path, source: &Source) -> S
             match ptx.and_then(|ptx| origin(ptx, number)) {
                 None => out.push_str(line),
                 Some(at) => {
+                    let complaint = line.split_once(';').map_or(line, |(_, complaint)| complaint);
+                    if !seen.insert((at.file.clone(), at.line, complaint.to_owned())) {
+                        repeated += 1;
+                        continue;
+                    }
                     out.push_str(&format!("{}:{}: {line}", shown(&at.file, cuda, source), at.line));
                     if let Some(text) = ptx.and_then(|ptx| ptx.lines().nth(number - 1)) {
                         out.push_str(&format!("\n    {}", text.trim()));
@@ -29,7 +38,21 @@ pub fn readable(log: &str, ptx: Option<&str>, cuda: &Path, source: &Source) -> S
         }
         out.push('\n');
     }
+    if repeated > 0 {
+        out.push_str(&format!("({repeated} more about the same lines)\n"));
+    }
     out.trim_end().to_owned()
+}
+
+/// The first instruction that reads or writes local memory: its `file:line` and text.
+pub fn local_memory(ptx: &str, cuda: &Path, source: &Source) -> Option<(String, String)> {
+    let is_local = |line: &&str| line.contains("ld.local") || line.contains("st.local");
+    let (index, line) = ptx.lines().enumerate().find(|(_, line)| is_local(line))?;
+    let at = match origin(ptx, index + 1) {
+        Some(at) => format!("{}:{}", shown(&at.file, cuda, source), at.line),
+        None => format!("PTX line {}", index + 1),
+    };
+    Some((at, line.trim().to_owned()))
 }
 
 /// PTX with the `.file` names as the compiler was given them. It puts the process's working folder in front, which
@@ -118,11 +141,12 @@ mod tests {
     #[test]
     fn assembler_messages_lead_to_the_source_line() {
         let ptx = "\t.loc\t1 9 2\n\t.loc\t2 3 2, function_name $L__info_string0, inlined_at 1 9 2\n\tmul.lo.s37 %r1, %r2, 3;\n\t.file\t1 \"/somewhere/kernels/k.cu\"\n\t.file\t2 \"/somewhere/ptx/a.cuh\"\n";
-        let log = "ptxas application ptx input, line 3; error   : Unknown modifier '.s37'\n";
-        let text = readable(log, Some(ptx), Path::new("cuda"), &source());
+        let message = "ptxas application ptx input, line 3; error   : Unknown modifier '.s37'\n";
+        let log = message.repeat(3);
+        let text = readable(&log, Some(ptx), Path::new("cuda"), &source());
         assert_eq!(
             text,
-            "cuda/ptx/a.cuh:3: ptxas application ptx input, line 3; error   : Unknown modifier '.s37'\n    mul.lo.s37 %r1, %r2, 3;"
+            "cuda/ptx/a.cuh:3: ptxas application ptx input, line 3; error   : Unknown modifier '.s37'\n    mul.lo.s37 %r1, %r2, 3;\n(2 more about the same lines)"
         );
     }
 

@@ -67,6 +67,15 @@ impl Source {
         Ok(Self { name, text, headers: headers.into_iter().collect() })
     }
 
+    /// The text of the file called `name` (`kernels/k.cu`, `ptx/tma.cuh`), to be edited before compilation: that is
+    /// how a twin is made. `None` if the source does not reach such a file.
+    pub fn file_mut(&mut self, name: &str) -> Option<&mut String> {
+        if self.name == name {
+            return Some(&mut self.text);
+        }
+        self.headers.iter_mut().find(|(header, _)| header == name).map(|(_, text)| text)
+    }
+
     /// The text of one file with its includes rewritten; the files they name are pushed on `pending`.
     fn rewritten(
         root: &Path,
@@ -155,13 +164,17 @@ mod tests {
                 ("prim/unused.cuh", ""),
             ],
         );
-        let source = Source::load(&root, &root.join("kernels/k.cu")).unwrap();
+        let mut source = Source::load(&root, &root.join("kernels/k.cu")).unwrap();
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(source.name, "kernels/k.cu");
         assert_eq!(source.text, "#include \"ptx/a.cuh\"\n#include \"prim/c.cuh\"\nint x;\n");
         let names: Vec<_> = source.headers.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["prim/c.cuh", "ptx/a.cuh", "ptx/b.cuh"]);
         assert_eq!(source.headers[1].1, "#pragma once\n  # include \"ptx/b.cuh\" // neighbour\n");
+        *source.file_mut("kernels/k.cu").unwrap() = "edited".into();
+        *source.file_mut("prim/c.cuh").unwrap() = "edited, too".into();
+        assert_eq!((source.text.as_str(), source.headers[0].1.as_str()), ("edited", "edited, too"));
+        assert_eq!(source.file_mut("prim/unused.cuh"), None);
     }
 
     #[test]

@@ -67,11 +67,11 @@ constexpr Table<RoleRow, 7> kRoles = {{
     // name         first  warps  regs
     {"softmax0",    0,     4,     192},
     {"softmax1",    4,     4,     192},
-    {"correction",  8,     4,     80},
-    {"mma",         12,    1,     48},
-    {"epilogue",    13,    1,     48},
-    {"load",        14,    1,     48},
-    {"idle",        15,    1,     48},
+    {"correction",  8,     4,     72},
+    {"mma",         12,    1,     56},
+    {"epilogue",    13,    1,     56},
+    {"load",        14,    1,     56},
+    {"idle",        15,    1,     56},
 }};
 
 constexpr Table<SmemRow, 7> kSmem = place(Table<SmemRow, 7>{{
@@ -404,8 +404,8 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Work& work, u3
         wait_full(ctx.bar(O_full, t), 0);
         tcgen05_fence_after_thread_sync();
     }
-    const bool empty_row =
-        row_sum == 0.0f;  // a row that saw a key has a P of at least 1: row_max never exceeds the maximum
+    // A row that saw a key has a P of at least 1 in its sum, because row_max never exceeds the true maximum.
+    const bool empty_row = row_sum == 0.0f;
     if (kMask == Mask::kCausal && empty_row) COVER("empty_row");
     const float inv_sum = empty_row ? 0.0f : rcp_approx_ftz_f32(row_sum);
     store_lse(ctx, work, tile.first_row + ctx.row(),

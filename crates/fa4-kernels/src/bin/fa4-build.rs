@@ -7,15 +7,19 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use fa4_kernels::arch::Arch;
 use fa4_kernels::compile::{Artifact, BuildError, Builder, Job};
+use fa4_kernels::manifest::ROWS;
 use fa4_kernels::sass;
 use fa4_kernels::toolchain::Toolchain;
 
-/// Compiles CUDA sources with the pinned NVRTC.
+/// Compiles CUDA sources with the pinned NVRTC: every row of the manifest, unless a command says otherwise.
 #[derive(Parser)]
 #[command(name = "fa4-build", version)]
 struct Cli {
+    /// Only rows whose name contains this.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    filter: String,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
@@ -63,8 +67,9 @@ impl From<BuildError> for Failure {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        Command::Check { toolchain } => check(toolchain.as_deref()),
-        Command::File(args) => file(&args),
+        None => rows(&cli.filter),
+        Some(Command::Check { toolchain }) => check(toolchain.as_deref()),
+        Some(Command::File(args)) => file(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -118,6 +123,23 @@ fn check(toolchain: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
+fn rows(filter: &str) -> Result<(), Failure> {
+    let rows: Vec<_> = ROWS.iter().filter(|row| row.name().contains(filter)).collect();
+    if rows.is_empty() {
+        let names: Vec<_> = ROWS.iter().map(|row| row.name()).collect();
+        return Err(Failure::Input(format!(
+            "no row's name contains `{filter}`; there are: {}",
+            names.join(", ")
+        )));
+    }
+    let builder = builder()?;
+    for row in rows {
+        let started = Instant::now();
+        print(&builder.build_row(row)?, Some(row.entry), started);
+    }
+    Ok(())
+}
+
 fn file(args: &FileArgs) -> Result<(), Failure> {
     let builder = builder()?;
     let archs = if args.arch.is_empty() { Arch::ALL.to_vec() } else { args.arch.clone() };
@@ -130,7 +152,7 @@ fn file(args: &FileArgs) -> Result<(), Failure> {
     };
     let started = Instant::now();
     let artifact = builder.build(&job)?;
-    print(&artifact, started);
+    print(&artifact, None, started);
     if args.sass {
         for image in &artifact.images {
             let functions = sass::disassemble(builder.toolchain(), &image.cubin_path())
@@ -146,9 +168,10 @@ fn file(args: &FileArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print(artifact: &Artifact, started: Instant) {
+/// Resources of one entry function, or of all.
+fn print(artifact: &Artifact, only: Option<&str>, started: Instant) {
     for image in &artifact.images {
-        for (entry, usage) in &image.usage {
+        for (entry, usage) in image.usage.iter().filter(|(entry, _)| only.is_none_or(|only| only == *entry)) {
             println!(
                 "{:<8} {entry}: {} registers, {} B static shared memory, {} B of code{}",
                 image.arch.name(),

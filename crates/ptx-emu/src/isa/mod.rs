@@ -3,6 +3,7 @@
 pub mod elect;
 pub mod idesc;
 pub mod mbarrier;
+pub mod alu;
 pub mod operands;
 pub mod regs;
 pub mod smem_desc;

@@ -42,6 +42,10 @@ pub struct Slots {
     pub special32: HashMap<Arc<str>, u32>,
     /// 64-bit special registers.
     pub special64: HashMap<Arc<str>, u32>,
+    /// Per [`RegId`]: declared type (`cvt` extends to the width of its destination).
+    pub types: Vec<Ty>,
+    /// Predicate slot of the condition-code register's carry bit, once an instruction uses it.
+    pub cc: Option<u32>,
 }
 
 /// Class that holds values of a type.
@@ -71,6 +75,7 @@ impl Slots {
                 }
             };
             s.regs.push((c, i));
+            s.types.push(*ty);
         }
         s
     }
@@ -91,6 +96,16 @@ impl Slots {
     pub fn fresh_p(&mut self) -> u32 {
         self.np += 1;
         self.np - 1
+    }
+
+    /// Predicate slot of the carry bit (`add.cc`, `addc`, …).
+    pub fn cc(&mut self) -> u32 {
+        if let Some(s) = self.cc {
+            return s;
+        }
+        let s = self.fresh_p();
+        self.cc = Some(s);
+        s
     }
 
     /// Slot of a 32-bit constant.

@@ -394,9 +394,22 @@ impl Cx<'_> {
         } else {
             regs
         };
+        let reg_bytes = self.reg_bytes(data);
         let addr = self.addr(addr)?;
         let signed = matches!(ty, Ty::S8 | Ty::S16 | Ty::S32);
-        Ok(Access { place, addr, regs: regs.into(), bytes, signed, ordered })
+        Ok(Access { place, addr, regs: regs.into(), bytes, signed, reg_bytes, ordered })
+    }
+
+    /// Width of the (first) register of a data operand.
+    fn reg_bytes(&self, data: &Operand) -> u8 {
+        let first = match data {
+            Operand::Vector(v) => v.iter().find(|o| matches!(o, Operand::Reg(_))),
+            o => Some(o),
+        };
+        match first {
+            Some(Operand::Reg(r)) => self.f.regs[*r as usize].1.bytes().min(8) as u8,
+            _ => 8,
+        }
     }
 
     fn ld(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {

@@ -5,10 +5,13 @@
 //! whose name ends in `32` work on the 32 lanes of a warp at once and give exactly the scalar function's bits.
 
 pub mod cvt;
+mod exact;
 pub mod fp;
 pub mod half;
+pub mod lanes;
 pub mod mma;
 pub mod mufu;
+mod mufu_tables;
 
 /// The 32 lanes of a warp, one raw 32-bit value each.
 pub type Lanes = [u32; 32];
@@ -32,3 +35,6 @@ pub enum Round {
 pub const NAN32: u32 = 0x7fff_ffff;
 /// The NaN of f16 and bf16 arithmetic and conversions.
 pub const NAN16: u16 = 0x7fff;
+/// The NaN of f64 arithmetic. Not recorded on silicon: the pattern f64 instructions are known to produce for
+/// invalid operations.
+pub const NAN64: u64 = 0xfff8_0000_0000_0000;

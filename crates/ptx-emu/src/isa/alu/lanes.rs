@@ -1,0 +1,397 @@
+//! Running one scalar function over the 32 lanes of a warp, with definedness.
+//!
+//! `lane_fn!` turns a scalar body into an [`AluFn`](super::AluFn): a loop over fixed-size arrays
+//! that the compiler vectorises, compiled twice by `pulp` (baseline and AVX2+FMA). Every lane is computed, masked
+//! or not: the operations are pure, so it costs nothing and keeps the loop free of branches; only the store
+//! looks at the mask.
+
+use super::AluOp;
+use crate::isa::regs::{Class, LANES, RegFile};
+
+/// Computes which bytes of a result are undefined from the sources' values and undefined bytes (bit i = byte i;
+/// a predicate counts as one byte). Arguments: immediate, values, undefined bytes.
+pub type Shadow = fn(u64, [u64; 4], [u8; 4]) -> u8;
+
+/// Per-lane undefined bytes of a result.
+pub type Undef = [u8; LANES];
+
+/// A type that a lane of a register can be read and written as.
+pub trait Lane: Copy {
+    /// A register borrowed for reading.
+    type Reg<'a>: Copy;
+    /// A result under construction.
+    type Out: Default;
+    /// Register file it lives in.
+    const CLASS: Class;
+    /// Bytes of the register that a read looks at.
+    const BYTES: u8;
+    /// Borrows register `slot`.
+    fn reg(rf: &RegFile, slot: u32) -> Self::Reg<'_>;
+    /// Reads lane `l`.
+    fn at(reg: Self::Reg<'_>, l: usize) -> Self;
+    /// Lanes with undefined bytes.
+    fn undef(rf: &RegFile, slot: u32) -> u32;
+    /// Writes lane `l` of a result.
+    fn put(out: &mut Self::Out, l: usize, v: Self);
+    /// Stores the lanes of `mask` and marks them defined.
+    fn store(rf: &mut RegFile, slot: u32, out: &Self::Out, mask: u32);
+    /// Marks the undefined bytes of the lanes of `mask`.
+    fn mark(rf: &mut RegFile, slot: u32, mask: u32, undef: &Undef);
+}
+
+macro_rules! lane32 {
+    ($t:ty, $bytes:expr, |$x:ident| $from:expr, |$y:ident| $to:expr) => {
+        impl Lane for $t {
+            type Reg<'a> = &'a [u32; LANES];
+            type Out = [u32; LANES];
+            const CLASS: Class = Class::R32;
+            const BYTES: u8 = $bytes;
+            #[inline(always)]
+            fn reg(rf: &RegFile, slot: u32) -> &[u32; LANES] {
+                &rf.r32[slot as usize].0
+            }
+            #[inline(always)]
+            fn at(reg: &[u32; LANES], l: usize) -> Self {
+                let $x = reg[l];
+                $from
+            }
+            #[inline(always)]
+            fn undef(rf: &RegFile, slot: u32) -> u32 {
+                rf.u32[slot as usize]
+            }
+            #[inline(always)]
+            fn put(out: &mut [u32; LANES], l: usize, $y: Self) {
+                out[l] = $to;
+            }
+            #[inline(always)]
+            fn store(rf: &mut RegFile, slot: u32, out: &[u32; LANES], mask: u32) {
+                store32(rf, slot, out, mask);
+            }
+            #[inline(always)]
+            fn mark(rf: &mut RegFile, slot: u32, mask: u32, undef: &Undef) {
+                mark(&mut rf.u32[slot as usize], &mut rf.b32[slot as usize], mask, undef, 0x0f);
+            }
+        }
+    };
+}
+
+macro_rules! lane64 {
+    ($t:ty, |$x:ident| $from:expr, |$y:ident| $to:expr) => {
+        impl Lane for $t {
+            type Reg<'a> = &'a [u64; LANES];
+            type Out = [u64; LANES];
+            const CLASS: Class = Class::R64;
+            const BYTES: u8 = 0xff;
+            #[inline(always)]
+            fn reg(rf: &RegFile, slot: u32) -> &[u64; LANES] {
+                &rf.r64[slot as usize].0
+            }
+            #[inline(always)]
+            fn at(reg: &[u64; LANES], l: usize) -> Self {
+                let $x = reg[l];
+                $from
+            }
+            #[inline(always)]
+            fn undef(rf: &RegFile, slot: u32) -> u32 {
+                rf.u64[slot as usize]
+            }
+            #[inline(always)]
+            fn put(out: &mut [u64; LANES], l: usize, $y: Self) {
+                out[l] = $to;
+            }
+            #[inline(always)]
+            fn store(rf: &mut RegFile, slot: u32, out: &[u64; LANES], mask: u32) {
+                let dst = &mut rf.r64[slot as usize].0;
+                if mask == !0 {
+                    *dst = *out;
+                } else {
+                    for l in 0..LANES {
+                        dst[l] = if mask >> l & 1 != 0 { out[l] } else { dst[l] };
+                    }
+                }
+                rf.u64[slot as usize] &= !mask;
+            }
+            #[inline(always)]
+            fn mark(rf: &mut RegFile, slot: u32, mask: u32, undef: &Undef) {
+                mark(&mut rf.u64[slot as usize], &mut rf.b64[slot as usize], mask, undef, 0xff);
+            }
+        }
+    };
+}
+
+lane32!(u32, 0x0f, |x| x, |y| y);
+lane32!(i32, 0x0f, |x| x as i32, |y| y as u32);
+lane32!(u16, 0x03, |x| x as u16, |y| u32::from(y));
+lane32!(i16, 0x03, |x| x as i16, |y| u32::from(y as u16));
+lane32!(u8, 0x01, |x| x as u8, |y| u32::from(y));
+lane32!(i8, 0x01, |x| x as i8, |y| u32::from(y as u8));
+lane32!(f32, 0x0f, |x| f32::from_bits(x), |y| y.to_bits());
+lane64!(u64, |x| x, |y| y);
+lane64!(i64, |x| x as i64, |y| y as u64);
+lane64!(f64, |x| f64::from_bits(x), |y| y.to_bits());
+
+impl Lane for bool {
+    type Reg<'a> = u32;
+    type Out = u32;
+    const CLASS: Class = Class::P;
+    const BYTES: u8 = 1;
+    #[inline(always)]
+    fn reg(rf: &RegFile, slot: u32) -> u32 {
+        rf.p[slot as usize]
+    }
+    #[inline(always)]
+    fn at(reg: u32, l: usize) -> bool {
+        reg >> l & 1 != 0
+    }
+    #[inline(always)]
+    fn undef(rf: &RegFile, slot: u32) -> u32 {
+        rf.up[slot as usize]
+    }
+    #[inline(always)]
+    fn put(out: &mut u32, l: usize, v: bool) {
+        *out |= u32::from(v) << l;
+    }
+    #[inline(always)]
+    fn store(rf: &mut RegFile, slot: u32, out: &u32, mask: u32) {
+        let p = &mut rf.p[slot as usize];
+        *p = *p & !mask | *out & mask;
+        rf.up[slot as usize] &= !mask;
+    }
+    #[inline(always)]
+    fn mark(rf: &mut RegFile, slot: u32, mask: u32, undef: &Undef) {
+        let lanes = (0..LANES).filter(|&l| undef[l] != 0).fold(0, |w, l| w | 1 << l);
+        rf.up[slot as usize] |= lanes & mask;
+    }
+}
+
+/// Stores the lanes of `mask` of a 32-bit result and marks them defined.
+#[inline(always)]
+pub fn store32(rf: &mut RegFile, slot: u32, out: &[u32; LANES], mask: u32) {
+    let dst = &mut rf.r32[slot as usize].0;
+    if mask == !0 {
+        *dst = *out;
+    } else {
+        for l in 0..LANES {
+            dst[l] = if mask >> l & 1 != 0 { out[l] } else { dst[l] };
+        }
+    }
+    rf.u32[slot as usize] &= !mask;
+}
+
+#[cold]
+#[inline(never)]
+fn mark(lanes: &mut u32, bytes: &mut [u8; LANES], mask: u32, undef: &Undef, width: u8) {
+    for l in 0..LANES {
+        let u = undef[l] & width;
+        if mask >> l & 1 != 0 && u != 0 {
+            bytes[l] = u;
+            *lanes |= 1 << l;
+        }
+    }
+}
+
+/// The sources of an operation.
+pub trait Args: Copy {
+    /// All source registers, borrowed.
+    type Regs<'a>: Copy;
+    /// Class and bytes read of each source.
+    const SRCS: &'static [(Class, u8)];
+    /// Borrows the source registers.
+    fn regs<'a>(rf: &'a RegFile, s: &[u32; 4]) -> Self::Regs<'a>;
+    /// Reads lane `l` of all.
+    fn at(regs: Self::Regs<'_>, l: usize) -> Self;
+    /// Lanes in which any source has an undefined byte.
+    fn undef(rf: &RegFile, s: &[u32; 4]) -> u32;
+}
+
+macro_rules! args {
+    ($($t:ident $i:tt),+) => {
+        impl<$($t: Lane),+> Args for ($($t,)+) {
+            type Regs<'a> = ($($t::Reg<'a>,)+);
+            const SRCS: &'static [(Class, u8)] = &[$(($t::CLASS, $t::BYTES)),+];
+            #[inline(always)]
+            fn regs<'a>(rf: &'a RegFile, s: &[u32; 4]) -> Self::Regs<'a> {
+                ($($t::reg(rf, s[$i]),)+)
+            }
+            #[inline(always)]
+            fn at(regs: Self::Regs<'_>, l: usize) -> Self {
+                ($($t::at(regs.$i, l),)+)
+            }
+            #[inline(always)]
+            fn undef(rf: &RegFile, s: &[u32; 4]) -> u32 {
+                0 $(| $t::undef(rf, s[$i]))+
+            }
+        }
+    };
+}
+args!(A 0);
+args!(A 0, B 1);
+args!(A 0, B 1, C 2);
+args!(A 0, B 1, C 2, D 3);
+
+/// The result or pair of results of an operation.
+pub trait Results: Copy {
+    /// Results under construction.
+    type Out: Default;
+    /// Writes lane `l`.
+    fn put(out: &mut Self::Out, l: usize, v: Self);
+    /// Stores the lanes of `mask` and marks them defined.
+    fn store(rf: &mut RegFile, d: &[u32; 4], out: &Self::Out, mask: u32);
+    /// Marks undefined bytes.
+    fn mark(rf: &mut RegFile, d: &[u32; 4], mask: u32, undef: &Undef);
+}
+
+impl<R: Lane> Results for R {
+    type Out = R::Out;
+    #[inline(always)]
+    fn put(out: &mut R::Out, l: usize, v: R) {
+        R::put(out, l, v);
+    }
+    #[inline(always)]
+    fn store(rf: &mut RegFile, d: &[u32; 4], out: &R::Out, mask: u32) {
+        R::store(rf, d[0], out, mask);
+    }
+    #[inline(always)]
+    fn mark(rf: &mut RegFile, d: &[u32; 4], mask: u32, undef: &Undef) {
+        R::mark(rf, d[0], mask, undef);
+    }
+}
+
+/// Two results share the undefined bytes: only operations that are all-or-nothing produce pairs.
+impl<R: Lane, S: Lane> Results for (R, S) {
+    type Out = (R::Out, S::Out);
+    #[inline(always)]
+    fn put(out: &mut Self::Out, l: usize, v: Self) {
+        R::put(&mut out.0, l, v.0);
+        S::put(&mut out.1, l, v.1);
+    }
+    #[inline(always)]
+    fn store(rf: &mut RegFile, d: &[u32; 4], out: &Self::Out, mask: u32) {
+        R::store(rf, d[0], &out.0, mask);
+        S::store(rf, d[1], &out.1, mask);
+    }
+    #[inline(always)]
+    fn mark(rf: &mut RegFile, d: &[u32; 4], mask: u32, undef: &Undef) {
+        R::mark(rf, d[0], mask, undef);
+        S::mark(rf, d[1], mask, undef);
+    }
+}
+
+/// Runs `f` over the lanes of `mask`. `shadow` says which result bytes are undefined; without it, any undefined
+/// source byte makes the lane's whole result undefined.
+#[inline(always)]
+pub fn run<A: Args, R: Results>(
+    rf: &mut RegFile,
+    op: &AluOp,
+    mask: u32,
+    f: impl Fn(u64, A) -> R,
+    shadow: Option<Shadow>,
+) {
+    let regs = A::regs(rf, &op.s);
+    let mut out = R::Out::default();
+    for l in 0..LANES {
+        R::put(&mut out, l, f(op.imm, A::at(regs, l)));
+    }
+    if A::undef(rf, &op.s) & mask == 0 {
+        R::store(rf, &op.d, &out, mask);
+    } else {
+        let undef = undef_bytes(rf, op, A::SRCS, shadow);
+        R::store(rf, &op.d, &out, mask);
+        R::mark(rf, &op.d, mask, &undef);
+    }
+}
+
+/// Runs a function of whole 32-bit registers (`N` sources, one result); all-or-nothing definedness.
+#[inline(always)]
+pub fn run_batch<const N: usize>(
+    rf: &mut RegFile,
+    op: &AluOp,
+    mask: u32,
+    f: impl Fn([&[u32; LANES]; N]) -> [u32; LANES],
+) {
+    let out = f(std::array::from_fn(|i| &rf.r32[op.s[i] as usize].0));
+    let und = (0..N).fold(0, |u, i| u | rf.u32[op.s[i] as usize]) & mask;
+    store32(rf, op.d[0], &out, mask);
+    if und != 0 {
+        let undef = std::array::from_fn(|l| if und >> l & 1 != 0 { 0xff } else { 0 });
+        <u32 as Lane>::mark(rf, op.d[0], mask, &undef);
+    }
+}
+
+/// Runs a function of whole 32-bit registers on both words of 64-bit registers (`.f32x2`): a register is 64
+/// consecutive words, so two calls cover it and no word has to move.
+#[inline(always)]
+pub fn run_words<const N: usize>(
+    rf: &mut RegFile,
+    op: &AluOp,
+    mask: u32,
+    f: impl Fn([&[u32; LANES]; N]) -> [u32; LANES],
+) {
+    let srcs: [&[[u32; LANES]; 2]; N] =
+        std::array::from_fn(|i| pulp::bytemuck::cast_ref(&rf.r64[op.s[i] as usize].0));
+    let out = [f(std::array::from_fn(|i| &srcs[i][0])), f(std::array::from_fn(|i| &srcs[i][1]))];
+    let out: [u64; LANES] = pulp::bytemuck::cast(out);
+    let und = (0..N).fold(0, |u, i| u | rf.u64[op.s[i] as usize]) & mask;
+    let undef =
+        (und != 0).then(|| undef_bytes(rf, op, &[(Class::R64, 0xff); 4][..N], Some(super::shadow::words)));
+    <u64 as Lane>::store(rf, op.d[0], &out, mask);
+    if let Some(u) = undef {
+        <u64 as Lane>::mark(rf, op.d[0], mask, &u);
+    }
+}
+
+/// Undefined bytes of a result in every lane.
+#[cold]
+#[inline(never)]
+pub fn undef_bytes(rf: &RegFile, op: &AluOp, srcs: &[(Class, u8)], shadow: Option<Shadow>) -> Undef {
+    std::array::from_fn(|l| {
+        let (mut v, mut u) = ([0; 4], [0; 4]);
+        for (i, &(class, bytes)) in srcs.iter().enumerate() {
+            let s = op.s[i];
+            (v[i], u[i]) = match class {
+                Class::P => (u64::from(rf.p[s as usize] >> l & 1), (rf.up[s as usize] >> l & 1) as u8),
+                Class::R32 => (u64::from(rf.r32[s as usize].0[l]), rf.bytes32(s, l)),
+                Class::R64 | Class::R128 => (rf.r64[s as usize].0[l], rf.bytes64(s, l)),
+            };
+            u[i] &= bytes;
+        }
+        match shadow {
+            Some(f) => f(op.imm, v, u),
+            None if u == [0; 4] => 0,
+            None => 0xff,
+        }
+    })
+}
+
+/// Makes an [`AluFn`](super::AluFn) from a scalar body.
+///
+/// `lane_fn!(|a: u32, b: u32| -> u32 { a & b })`, with `imm;` in front to see the operation's immediate and
+/// `, shadow` behind to give the byte-precise definedness rule.
+macro_rules! lane_fn {
+    (|$($a:ident: $A:ty),+| -> $R:ty $body:block $(, $shadow:expr)?) => {
+        $crate::isa::alu::lanes::lane_fn!(_imm; |$($a: $A),+| -> $R $body $(, $shadow)?)
+    };
+    ($imm:ident; |$($a:ident: $A:ty),+| -> $R:ty $body:block) => {
+        $crate::isa::alu::lanes::lane_fn!(@ $imm; |$($a: $A),+| -> $R $body, None)
+    };
+    ($imm:ident; |$($a:ident: $A:ty),+| -> $R:ty $body:block, $shadow:expr) => {
+        $crate::isa::alu::lanes::lane_fn!(@ $imm; |$($a: $A),+| -> $R $body, Some($shadow as $crate::isa::alu::lanes::Shadow))
+    };
+    (@ $imm:ident; |$($a:ident: $A:ty),+| -> $R:ty $body:block, $shadow:expr) => {{
+        #[inline(always)]
+        fn scalar($imm: u64, ($($a,)+): ($($A,)+)) -> $R $body
+        struct Go<'a>(&'a mut $crate::isa::regs::RegFile, &'a $crate::isa::alu::AluOp, u32);
+        impl pulp::NullaryFnOnce for Go<'_> {
+            type Output = ();
+            #[inline(always)]
+            fn call(self) {
+                $crate::isa::alu::lanes::run(self.0, self.1, self.2, scalar, $shadow);
+            }
+        }
+        fn go(rf: &mut $crate::isa::regs::RegFile, op: &$crate::isa::alu::AluOp, mask: u32) {
+            pulp::Arch::new().dispatch(Go(rf, op, mask));
+        }
+        go as $crate::isa::alu::AluFn
+    }};
+}
+pub(super) use lane_fn;

@@ -1,5 +1,0 @@
-//! `cargo xtask tidy`.
-use crate::outcome::Outcome;
-pub fn run() -> Outcome {
-    Ok(())
-}
