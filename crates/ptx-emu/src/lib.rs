@@ -4,3 +4,4 @@
 pub mod isa;
 pub mod num;
 pub mod syntax;
+pub mod tma;

@@ -154,6 +154,24 @@ fn sin_and_cos_stay_within_the_manuals_bound() {
     }
 }
 
+/// The warp form of ex2 on its own recorded inputs, whose exponents are those of softmax.
+#[test]
+fn warp_ex2_on_recorded_inputs() {
+    for r in records("scalar.jsonl") {
+        let f = match r["op"].as_str().unwrap() {
+            "ex2_approx_ftz_f32" => mufu::ex2_ftz32,
+            "ex2_approx_f32" => mufu::ex2_32,
+            "lg2_approx_ftz_f32" => mufu::lg2_ftz32,
+            "rcp_approx_ftz_f32" => mufu::rcp_ftz32,
+            _ => continue,
+        };
+        let (x, want) = (words(&r["inputs"][0], 4), words(&r["out"], 4));
+        for (x, want) in x.chunks_exact(32).zip(want.chunks_exact(32)) {
+            assert_eq!(f(x.try_into().unwrap()), want, "{}", r["op"]);
+        }
+    }
+}
+
 /// Blocks of 2^23 inputs: exponents around one, both ends of the range, both signs. The example
 /// `mufu_exhaustive` covers all 512.
 const BLOCKS: [usize; 5] = [0, 127, 255, 256 + 126, 256 + 132];
@@ -216,7 +234,8 @@ fn warp_forms_equal_scalar_ones() {
             assert_eq!(lanes::sub32(&a, &b, m), each(&|i| fp::sub(a[i], b[i], m)), "sub {m:?}");
             assert_eq!(lanes::mul32(&a, &b, m), each(&|i| fp::mul(a[i], b[i], m)), "mul {m:?}");
             assert_eq!(lanes::fma32(&a, &b, &c, m), each(&|i| fp::fma(a[i], b[i], c[i], m)), "fma {m:?}");
-            assert_eq!(mufu::ex2_ftz32(&a), each(&|i| mufu::ex2_ftz(a[i])), "ex2");
+            assert_eq!(mufu::ex2_ftz32(&a), each(&|i| mufu::ex2_ftz(a[i])), "ex2.ftz");
+            assert_eq!(mufu::ex2_32(&a), each(&|i| mufu::ex2(a[i])), "ex2");
             let nearest = |h, i: usize| cvt::f32x2_to_half_x2(h, a[i], b[i], Round::Rn, Fit::default());
             assert_eq!(lanes::bf16x2_rn32(&a, &b), each(&|i| nearest(Half::Bf16, i)), "bf16x2");
             assert_eq!(lanes::f16x2_rn32(&a, &b), each(&|i| nearest(Half::F16, i)), "f16x2");

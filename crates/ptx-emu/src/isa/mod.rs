@@ -1,5 +1,10 @@
 //! Instructions: decoding of opcodes into lane-vector operations and their semantics.
 
 pub mod alu;
+pub mod elect;
+pub mod idesc;
+pub mod mbarrier;
 pub mod operands;
 pub mod regs;
+pub mod smem_desc;
+pub mod tcgen05_layout;

@@ -5,6 +5,7 @@
 
 use super::exact::{self, Exact, Layout, Value, unpack};
 use super::half::{Half, map_x2};
+pub use super::lanes::{bf16x2_rn32, f16x2_rn32};
 use super::{NAN16, NAN32, NAN64, Round};
 
 /// Integer types a conversion can have on either side. Values are zero-extended in a `u64`.
@@ -338,8 +339,8 @@ pub fn half_round(h: Half, x: u16, r: Round) -> u16 {
     integral(x.into(), h.layout(), r, NAN16.into()) as u16
 }
 
-/// Clamps to the integer type. NaN gives 0, but the smallest value (unsigned: the largest) if either side is
-/// 64 bits wide, which is what the hardware's wide converters return.
+/// Clamps to the integer type. NaN gives 0; where either side is 64 bits wide the manual does not promise that,
+/// and the result is the top bit alone (not recorded on silicon).
 fn to_int(v: Value, to: Int, r: Round, wide: bool) -> u64 {
     let n = match v {
         Value::Nan if wide && to.bits >= 32 => return 1 << (to.bits - 1),

@@ -1,6 +1,7 @@
 //! IEEE f32 and f64 arithmetic with PTX's qualifiers, one value at a time. [`super::lanes`] has the warp forms.
 
 use super::exact::{self, Exact, Value, add_odd, away, unpack};
+pub use super::lanes::{add_rn32, add32, fma_rn32, fma32, max32, min32, mul_rn32, mul32, sub_rn32, sub32};
 use super::{NAN32, NAN64, Round};
 
 /// Qualifiers of an f32 arithmetic instruction.
@@ -211,7 +212,8 @@ fn quotient(a: u64, b: u64, l: exact::Layout, r: Round, ftz: bool, nan: u64) -> 
             let up = x.sig.leading_zeros() as i32 - 1;
             let n = x.sig << up;
             let e = x.exp - up - y.exp;
-            Exact { neg: sign != 0, sig: n / y.sig, exp: e, sticky: n % y.sig != 0 }.round(l, r, ftz)
+            Exact { neg: sign != 0, sig: n / y.sig, exp: e, sticky: !n.is_multiple_of(y.sig) }
+                .round(l, r, ftz)
         }
     }
 }
@@ -305,6 +307,16 @@ fn add_exact(a: Exact, b: Exact) -> Option<Exact> {
     let (part, sticky) = if sh > 127 { (0, true) } else { (lo.sig >> sh, lo.sig & ((1u128 << sh) - 1) != 0) };
     let sig = if hi.neg == lo.neg { hi.sig + part } else { hi.sig - part - u128::from(sticky) };
     (sig != 0 || sticky).then_some(Exact { neg: hi.neg, sig, exp: hi.exp, sticky })
+}
+
+/// `neg.f64`
+pub fn neg64(a: u64) -> u64 {
+    a ^ 1 << 63
+}
+
+/// `abs.f64`
+pub fn abs64(a: u64) -> u64 {
+    a & !(1 << 63)
 }
 
 /// `div.rnd.f64`

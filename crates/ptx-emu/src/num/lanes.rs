@@ -6,7 +6,7 @@
 //! directed sum) are redone by the scalar function.
 
 use super::exact::add_odd;
-use super::fp::{self, MinMax, Mode, flush, narrow};
+use super::fp::{self, MinMax, Mode, flush};
 use super::{Lanes, NAN32, Round};
 
 /// Runs `f` compiled for the widest vectors this machine has; its argument says whether `f32::mul_add` is one
@@ -64,20 +64,23 @@ pub fn sub_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
     )
 }
 
-/// With `.ftz`: lanes whose rounded result has the magnitude of the smallest normal, where plain rounding may
-/// differ from rounding with an unbounded exponent, one bit a lane.
+/// With `.ftz`: whether some rounded result has the magnitude of the smallest normal, where plain rounding may
+/// differ from rounding with an unbounded exponent.
 #[inline(always)]
 fn doubtful<const FTZ: bool>(d: &Lanes) -> bool {
-    FTZ && d.iter().fold(false, |any, &x| any | (x & 0x7fff_ffff == 0x0080_0000))
+    FTZ && d.iter().fold(0, |any, &x| any | u32::from(x & 0x7fff_ffff == 0x0080_0000)) != 0
 }
 
 /// `mul.rn{.ftz}.f32`
 pub fn mul_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
-    let mut d = wide(
+    let (mut d, doubt) = wide(
         #[inline(always)]
-        |_| map2::<FTZ>(a, b, |x, y| x * y),
+        |_| {
+            let d = map2::<FTZ>(a, b, |x, y| x * y);
+            (d, doubtful::<FTZ>(&d))
+        },
     );
-    if doubtful::<FTZ>(&d) {
+    if doubt {
         for i in 0..32 {
             d[i] = fp::mul(a[i], b[i], Mode::RN_FTZ);
         }
@@ -87,30 +90,31 @@ pub fn mul_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
 
 /// `fma.rn{.ftz}.f32`
 pub fn fma_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
-    let mut d = wide(
+    let (mut d, doubt) = wide(
         #[inline(always)]
-        |fused| {
-            let mut d = [0; 32];
-            for i in 0..32 {
-                let x = f32::from_bits(ftz::<FTZ>(a[i]));
-                let y = f32::from_bits(ftz::<FTZ>(b[i]));
-                let z = f32::from_bits(ftz::<FTZ>(c[i]));
-                let r = if fused {
-                    x.mul_add(y, z)
-                } else {
-                    add_odd(f64::from(x) * f64::from(y), f64::from(z)) as f32
-                };
-                d[i] = canonical(ftz::<FTZ>(r.to_bits()));
-            }
-            d
-        },
+        |fused| fma_lanes::<FTZ>(a, b, c, fused),
     );
-    if doubtful::<FTZ>(&d) {
+    if doubt {
         for i in 0..32 {
             d[i] = fp::fma(a[i], b[i], c[i], Mode::RN_FTZ);
         }
     }
     d
+}
+
+/// Without a fused instruction the product, exact in f64, is added with rounding to odd.
+#[inline(always)]
+fn fma_lanes<const FTZ: bool>(a: &Lanes, b: &Lanes, c: &Lanes, fused: bool) -> (Lanes, bool) {
+    let mut d = [0; 32];
+    for i in 0..32 {
+        let x = f32::from_bits(ftz::<FTZ>(a[i]));
+        let y = f32::from_bits(ftz::<FTZ>(b[i]));
+        let z = f32::from_bits(ftz::<FTZ>(c[i]));
+        let r =
+            if fused { x.mul_add(y, z) } else { add_odd(f64::from(x) * f64::from(y), f64::from(z)) as f32 };
+        d[i] = canonical(ftz::<FTZ>(r.to_bits()));
+    }
+    (d, doubtful::<FTZ>(&d))
 }
 
 /// A directed sum from the nearest one: its exact error (two-sum) says on which side of the sum it lies.
@@ -286,33 +290,67 @@ pub fn bf16x2_rn32(hi: &Lanes, lo: &Lanes) -> Lanes {
     )
 }
 
+/// One f32 to f16, nearest even; NaN becomes 0x7fff.
+#[inline(always)]
+pub(crate) fn f16_rn(x: u32) -> u32 {
+    let (sign, mag) = (x >> 16 & 0x8000, x & 0x7fff_ffff);
+    // Normal results: round the fraction in place and rebias. Subnormal ones: let an addition whose last
+    // bit is 2^-24 do the rounding.
+    let normal = (mag.wrapping_add(0xfff + (mag >> 13 & 1))).wrapping_sub(112 << 23) >> 13;
+    let tiny = (f32::from_bits(mag) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let r = if mag < 113 << 23 { tiny } else { normal };
+    let r = if mag >= 0x4780_0000 { 0x7c00 } else { r };
+    let r = r.min(0x7c00);
+    if mag > 0x7f80_0000 { 0x7fff } else { sign | r }
+}
+
 /// `cvt.rn.f16x2.f32 d, hi, lo`: nearest even; NaN becomes 0x7fff.
 pub fn f16x2_rn32(hi: &Lanes, lo: &Lanes) -> Lanes {
-    #[inline(always)]
-    fn one(x: u32) -> u32 {
-        let (sign, mag) = (x >> 16 & 0x8000, x & 0x7fff_ffff);
-        // Normal results: round the fraction in place and rebias. Subnormal ones: let an addition whose last
-        // bit is 2^-24 do the rounding.
-        let normal = (mag.wrapping_add(0xfff + (mag >> 13 & 1))).wrapping_sub(112 << 23) >> 13;
-        let tiny = (f32::from_bits(mag) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
-        let r = if mag < 113 << 23 { tiny } else { normal };
-        let r = if mag >= 0x4780_0000 { 0x7c00 } else { r };
-        let r = r.min(0x7c00);
-        if mag > 0x7f80_0000 { 0x7fff } else { sign | r }
-    }
     wide(
         #[inline(always)]
         |_| {
             let mut d = [0; 32];
             for i in 0..32 {
-                d[i] = one(hi[i]) << 16 | one(lo[i]);
+                d[i] = f16_rn(hi[i]) << 16 | f16_rn(lo[i]);
             }
             d
         },
     )
 }
 
-/// Rounds 32 exact (or rounded-to-odd) f64 values to f32 in any mode.
-pub fn narrow32(x: &[f64; 32], m: Mode) -> Lanes {
-    x.map(|v| narrow(v, m))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways to compute a fused multiply-add, with and without the instruction, on values around every
+    /// rounding boundary: products of few-bit factors and addends that half-cancel them.
+    #[test]
+    fn both_fma_forms_agree() {
+        let mut state = 7u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        };
+        for round in 0..4000 {
+            let mut pick = || -> Lanes {
+                std::array::from_fn(|_| match round % 4 {
+                    0 => random(),
+                    1 => random() & 0x80ff_ffff | 0x3f00_0000,
+                    2 => random() & 0x81ff_0000 | 0x1f00_0000,
+                    _ => random() & 0x807f_ffff,
+                })
+            };
+            let (a, b, mut c) = (pick(), pick(), pick());
+            if round % 8 == 1 {
+                c = mul_rn32::<false>(&a, &b).map(|x| x ^ 0x8000_0000);
+            }
+            let fused = wide(
+                #[inline(always)]
+                |fused| fma_lanes::<false>(&a, &b, &c, fused),
+            );
+            assert_eq!(fused, fma_lanes::<false>(&a, &b, &c, false));
+            let exact: Lanes = std::array::from_fn(|i| fp::fma(a[i], b[i], c[i], Mode::RN_FTZ));
+            assert_eq!(fma_rn32::<true>(&a, &b, &c), exact);
+        }
+    }
 }

@@ -246,7 +246,7 @@ pub fn tanh(u: u32) -> u32 {
     let first: u32 = tab::TANH_SEGMENTS[..at].iter().map(|l| 1 << l).sum();
     let (unit, a, b, d) = tab::TANH[(first + (fraction >> (23 - log))) as usize];
     let x = fraction >> (6 - log) & 0x1_ffff;
-    let t = (a << 17) + b * i64::from(x) + (d * i64::from(SQUARE17[x as usize]) << 2);
+    let t = (a << 17) + b * i64::from(x) + ((d * i64::from(SQUARE17[x as usize])) << 2);
     let top = 63 - t.leading_zeros() as i32;
     sign | ((unit + top - 40) as u32) << 23 | (t >> (top - 23)) as u32 & 0x7f_ffff
 }
@@ -276,6 +276,28 @@ fn trig(u: u32, f: fn(f64) -> f64, ftz: bool) -> u32 {
     fp::narrow(f(x.into()), Mode { ftz, ..Mode::RN })
 }
 
+/// `rcp.approx.ftz.f64`: the manual's gross approximation, from and to the high 32 bits. Rounded to nearest
+/// there; not recorded on silicon.
+pub fn rcp_ftz64(u: u64) -> u64 {
+    gross64(u, |x| 1.0 / x)
+}
+
+/// `rsqrt.approx.ftz.f64`, as [`rcp_ftz64`].
+pub fn rsqrt_ftz64(u: u64) -> u64 {
+    gross64(u, |x| 1.0 / x.sqrt())
+}
+
+fn gross64(u: u64, f: fn(f64) -> f64) -> u64 {
+    const HIGH: u64 = !0 << 32;
+    let x = if u >> 52 & 0x7ff == 0 { u & 1 << 63 } else { u & HIGH };
+    let y = f(f64::from_bits(if f64::from_bits(u).is_nan() { u } else { x }));
+    if y.is_nan() {
+        return super::NAN64 & HIGH;
+    }
+    let r = y.to_bits() + if y.is_finite() { 1 << 31 } else { 0 };
+    if r >> 52 & 0x7ff == 0 { r & 1 << 63 } else { r & HIGH }
+}
+
 // The forms without .ftz are sequences around the flushing unit, as the assembler emits them.
 
 /// Multiplies by a power of two, rounding to nearest.
@@ -295,6 +317,21 @@ pub fn ex2(u: u32) -> u32 {
     } else {
         ex2_ftz(u)
     }
+}
+
+/// [`ex2`] on 32 lanes.
+pub fn ex2_32(u: &Lanes) -> Lanes {
+    let low = |u: u32| f32::from_bits(u) < -126.0;
+    let mut halved = *u;
+    for x in &mut halved {
+        *x = if low(*x) { (f32::from_bits(*x) * 0.5).to_bits() } else { *x };
+    }
+    let mut d = ex2_ftz32(&halved);
+    for i in 0..32 {
+        let r = f32::from_bits(d[i]);
+        d[i] = if low(u[i]) { (r * r).to_bits() } else { d[i] };
+    }
+    d
 }
 
 /// `lg2.approx.f32`: subnormals are scaled by 2^24.

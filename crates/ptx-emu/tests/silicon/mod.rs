@@ -38,8 +38,10 @@ pub fn words(v: &Value, size: usize) -> Vec<u32> {
 }
 
 /// CRC-32 as in zlib, eight bits at a time.
+#[allow(dead_code)]
 pub struct Crc([u32; 256]);
 
+#[allow(dead_code)]
 impl Crc {
     pub fn new() -> Crc {
         let mut t = [0; 256];

@@ -1,0 +1,192 @@
+//! What can be wrong with a kernel: stable codes, one sentence each, and where it happened.
+
+use serde::Serialize;
+
+macro_rules! codes {
+    ($($name:ident $code:literal $level:ident $text:literal)*) => {
+        /// Stable fault codes. The level of each is data: `fault` fails a run, `strict` is reported and fails
+        /// only under `--strict`.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
+        #[allow(missing_docs)]
+        pub enum Code { $($name),* }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &'static [Code] = &[$(Code::$name),*];
+
+            /// Stable text, e.g. `lease.tmem`.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Code::$name => $code),* }
+            }
+
+            /// Whether it fails a run by itself.
+            pub fn level(self) -> Level {
+                match self { $(Code::$name => Level::$level),* }
+            }
+
+            /// What the code means and what to do, for `ptx-emu explain`.
+            pub fn explanation(self) -> &'static str {
+                match self { $(Code::$name => $text),* }
+            }
+        }
+    };
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Fails the run.
+    Fault,
+    /// What the manual asks and shipped kernels leave out: reported, fails only under `--strict`.
+    Strict,
+}
+
+codes! {
+    LeaseShared "lease.shared" Fault
+        "Shared memory was touched while an asynchronous operation (a TMA copy or a matrix instruction) still held it. An operation holds its source and destination from its issue until some thread has observed its completion (a successful mbarrier wait, a bulk wait_group). Add the missing wait, or arrive on the 'empty' barrier with tcgen05.commit instead of a plain arrive."
+    LeaseTmem "lease.tmem" Fault
+        "Tensor memory was touched while a matrix instruction, a tcgen05.ld or a tcgen05.st still held it. Matrix results may be read after a tcgen05.commit's mbarrier phase was waited for; stored data may be read after tcgen05.wait::st of the storing warp and a hand-off; loaded cells may be overwritten after tcgen05.wait::ld."
+    StrictLdUnwaited "strict.ld-unwaited" Strict
+        "Tensor memory was overwritten after a tcgen05.ld whose registers were all consumed, but without tcgen05.wait::ld. The manual asks for the wait; shipped kernels (FlashAttention-4) rely on the register dependency."
+    StrictMmaOrder "strict.mma-order" Strict
+        "A matrix instruction relies on issue order with an earlier one that has another accumulator. The manual orders only instructions of one accumulator and shape; shipped kernels rely on issue order."
+    StrictStLd "strict.st-ld" Strict
+        "A warp loaded tensor memory that it had stored itself without tcgen05.wait::st in between."
+    UninitBranch "uninit.branch" Fault
+        "A branch or guard that decides a store, an asynchronous issue or an exit depends on an undefined value."
+    UninitAddress "uninit.address" Fault
+        "An address, coordinate, descriptor or tensor map holds undefined bytes."
+    UninitBarrier "uninit.barrier" Fault
+        "A barrier count, parity or lane mask is undefined."
+    UninitAtomic "uninit.atomic" Fault
+        "An atomic operation has an undefined operand or works on undefined memory."
+    UninitOutput "uninit.output" Fault
+        "At the end of the grid a byte of a declared output is undefined: nobody wrote it, or what was written was computed from undefined data (for instance P = 0 times a row of V that was never loaded)."
+    BoundsGlobal "bounds.global" Fault
+        "A global access lies outside every allocation."
+    BoundsShared "bounds.shared" Fault
+        "A shared-memory access lies outside the CTA's shared memory."
+    BoundsOther "bounds.other" Fault
+        "A parameter, local or generic address is outside its space."
+    Align "align" Fault
+        "An address is not a multiple of the access size, or of what the instruction demands."
+    MbarrierUninit "mbarrier.uninit" Fault
+        "An mbarrier operation on memory that holds no barrier: mbarrier.init is missing, or mbarrier.inval came before."
+    MbarrierReinit "mbarrier.reinit" Fault
+        "mbarrier.init on a live barrier. Use mbarrier.inval first."
+    MbarrierCount "mbarrier.count" Fault
+        "More arrivals than the phase expects (the hardware raises a launch failure)."
+    MbarrierTx "mbarrier.tx" Fault
+        "The transaction count left its range, or the bytes expected and delivered do not match."
+    MbarrierReused "mbarrier.reused" Fault
+        "Ordinary data was written over a live mbarrier. Use mbarrier.inval first."
+    MbarrierLapped "mbarrier.lapped" Fault
+        "A wait lags two or more phases behind its barrier, so the phase parity aliases: the wait blocks for, or takes, the wrong phase."
+    MbarrierRole "mbarrier.role" Fault
+        "A warp whose role is not declared for this barrier arrived or waited on it."
+    BarrierNamed "barrier.named" Fault
+        "A named barrier (bar.sync) was used with an id above 15, a count that is not a multiple of the warp size, or different counts in one phase."
+    TmemAlloc "tmem.alloc" Fault
+        "tcgen05.alloc or dealloc broke a rule: 32, 64, 128, 256 or 512 columns, never more than the allocation before, not after relinquish_alloc_permit, dealloc with the address and size of an allocation."
+    TmemLeak "tmem.leak" Fault
+        "A CTA ended with tensor memory still allocated: tcgen05.dealloc is missing (on hardware the next CTA's allocation hangs)."
+    TmemBounds "tmem.bounds" Fault
+        "Tensor memory outside the CTA's allocation was touched."
+    TmemLane "tmem.lane" Fault
+        "tcgen05.ld and st reach only the 32 lanes of the warp's own window, 32 × (warp index mod 4)."
+    Descriptor "descriptor" Fault
+        "A shared-memory descriptor or instruction descriptor is illegal."
+    Tma "tma" Fault
+        "A tensor map, box, coordinate or size breaks a rule of the tensor copy engine."
+    Converge "converge" Fault
+        "An .aligned or .sync instruction was not executed by all the lanes it names."
+    SetMaxNReg "setmaxnreg" Fault
+        "setmaxnreg with a count that is not a multiple of 8 in 24..256, or more registers than the CTA's pool holds."
+    Exit "exit" Fault
+        "A CTA ended while a bulk copy still reads its shared memory: cp.async.bulk.wait_group.read 0 is missing."
+    Deadlock "deadlock" Fault
+        "Nobody can move: every warp waits and no asynchronous operation is in flight."
+    Trap "trap" Fault
+        "The kernel executed trap."
+    Launch "launch" Fault
+        "The launch does not fit the kernel or the machine: parameter size, block size against .reqntid, shared memory above 227 KiB."
+}
+
+impl Code {
+    /// Looks a code up by its text.
+    pub fn parse(text: &str) -> Option<Code> {
+        Code::ALL.iter().copied().find(|c| c.as_str() == text)
+    }
+}
+
+/// Who did something, where and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Site {
+    /// CTA index in the grid.
+    pub cta: [u32; 3],
+    /// Warp in the CTA.
+    pub warp: u32,
+    /// Lanes.
+    pub lanes: u32,
+    /// Role of the warp, from the annotations.
+    pub role: Option<String>,
+    /// Instruction index.
+    pub pc: u32,
+    /// Machine step.
+    pub step: u64,
+    /// What it did, in words.
+    pub what: String,
+}
+
+/// A finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// Code.
+    pub code: Code,
+    /// One sentence.
+    pub message: String,
+    /// Just now.
+    pub site: Option<Site>,
+    /// The earlier access or operation it collides with.
+    pub earlier: Option<Site>,
+    /// The chain that would have ordered the two.
+    pub missing: Option<String>,
+    /// What to do.
+    pub help: Option<String>,
+    /// Further lines (each blocked party of a deadlock).
+    pub notes: Vec<String>,
+}
+
+impl Fault {
+    /// A finding without places.
+    pub fn new(code: Code, message: impl Into<String>) -> Fault {
+        Fault {
+            code,
+            message: message.into(),
+            site: None,
+            earlier: None,
+            missing: None,
+            help: None,
+            notes: vec![],
+        }
+    }
+
+    /// Adds the earlier site.
+    pub fn earlier(mut self, s: Site) -> Fault {
+        self.earlier = Some(s);
+        self
+    }
+
+    /// Adds the missing edge.
+    pub fn missing(mut self, m: impl Into<String>) -> Fault {
+        self.missing = Some(m.into());
+        self
+    }
+
+    /// Adds help.
+    pub fn help(mut self, h: impl Into<String>) -> Fault {
+        self.help = Some(h.into());
+        self
+    }
+}

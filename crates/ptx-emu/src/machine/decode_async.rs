@@ -1,0 +1,474 @@
+//! Decoding of barriers in memory, bulk copies, matrix and tensor-memory instructions.
+
+use super::decode::{Cx, One, addr_reg, reject, type_of};
+use super::inst::*;
+use crate::isa::operands::{Decoded as Res, unsupported};
+use crate::isa::regs::Class;
+use crate::isa::tcgen05_layout::{CpShape, Shape};
+use crate::syntax::ast::{Base, Opcode, Operand, Ty};
+use crate::tma::reduce::ReduceOp;
+use crate::tma::replace::Field;
+use crate::tma::tensor_map::ElemType;
+
+impl Cx<'_> {
+    pub(super) fn asynchronous(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
+        let first = op.mods.first().map_or("", String::as_str);
+        match (op.mnemonic.as_str(), first) {
+            ("mbarrier", "pending_count") => {
+                let d = self.slots.dst32(arg(op, args, 0)?)?;
+                let s = self.slots.src64(arg(op, args, 1)?, Ty::U64)?;
+                Ok(One::new(Inst::PendingCount(d, s), OpClass::Barrier)
+                    .src([(Class::R64, s)])
+                    .dst([(Class::R32, d)]))
+            }
+            ("mbarrier", _) => self.mbarrier(op, args),
+            ("setmaxnreg", _) => match arg(op, args, 0)? {
+                Operand::Int(n) => Ok(One::new(Inst::SetMaxNReg(op.has("inc"), *n as u32), OpClass::Other)),
+                _ => unsupported(format!("`{}` without an immediate", op.text)),
+            },
+            ("ldmatrix" | "stmatrix", _) => self.matrix_move(op, args),
+            ("tensormap", "replace") => self.replace(op, args),
+            ("tensormap", "cp_fenceproxy") => {
+                let d = self.addr(arg(op, args, 0)?)?;
+                let s = self.addr(arg(op, args, 1)?)?;
+                let regs: Vec<_> = addr_reg(d).into_iter().chain(addr_reg(s)).collect();
+                Ok(One::new(Inst::TensormapCopy(d, s), OpClass::Memory).src(regs))
+            }
+            ("cp", "async") => match op.mods.get(1).map_or("", String::as_str) {
+                "bulk" => self.bulk(op, args, false),
+                "commit_group" => Ok(One::new(Inst::CpAsyncCommit, OpClass::Bulk)),
+                "wait_all" => Ok(One::new(Inst::CpAsyncWait(0), OpClass::Bulk)),
+                "wait_group" => Ok(One::new(Inst::CpAsyncWait(int(op, args, 0)?), OpClass::Bulk)),
+                "mbarrier" => {
+                    let a = self.addr(arg(op, args, 0)?)?;
+                    Ok(One::new(Inst::CpAsyncMbar(a, op.has("noinc")), OpClass::Bulk).src(addr_reg(a)))
+                }
+                _ => self.cp_async(op, args),
+            },
+            ("cp", "reduce") => self.bulk(op, args, true),
+            ("tcgen05", _) => self.tcgen05(op, first, args),
+            ("wgmma" | "mma" | "clusterlaunchcontrol" | "multimem", _) => {
+                unsupported(format!("opcode `{}` (planned; this version runs tcgen05 kernels of one CTA)", op.text))
+            }
+            _ => unsupported(format!("opcode `{}`", op.text)),
+        }
+    }
+
+    fn mbarrier(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
+        let (mut verb, mut parity, mut expect, mut no_complete) = ("", false, false, false);
+        for m in &op.mods {
+            match m.as_str() {
+                "shared" | "shared::cta" | "shared::cluster" | "b64" | "cta" | "cluster" | "release" | "acquire"
+                | "relaxed" => {}
+                "parity" => parity = true,
+                "expect_tx" if verb != "" => expect = true,
+                "noComplete" => no_complete = true,
+                v @ ("init" | "inval" | "arrive" | "arrive_drop" | "expect_tx" | "complete_tx" | "test_wait"
+                | "try_wait")
+                    if verb.is_empty() =>
+                {
+                    verb = v
+                }
+                m => return Err(reject(op, m)),
+            }
+        }
+        let kind = match (verb, parity, expect, no_complete) {
+            ("init", ..) => MbarOp::Init,
+            ("inval", ..) => MbarOp::Inval,
+            ("arrive", _, false, false) => MbarOp::Arrive,
+            ("arrive", _, true, false) => MbarOp::ArriveExpectTx,
+            ("arrive", _, false, true) => MbarOp::ArriveNoComplete,
+            ("arrive_drop", _, false, false) => MbarOp::ArriveDrop,
+            ("arrive_drop", _, true, false) => MbarOp::ArriveDropExpectTx,
+            ("arrive_drop", _, false, true) => MbarOp::ArriveDropNoComplete,
+            ("expect_tx", ..) => MbarOp::ExpectTx,
+            ("complete_tx", ..) => MbarOp::CompleteTx,
+            ("test_wait", true, ..) => MbarOp::TestWaitParity,
+            ("test_wait", false, ..) => MbarOp::TestWait,
+            ("try_wait", true, ..) => MbarOp::TryWaitParity,
+            ("try_wait", false, ..) => MbarOp::TryWait,
+            _ => return unsupported(format!("opcode `{}`", op.text)),
+        };
+        // A destination stands before the address where there is one.
+        let at = args.iter().position(|a| matches!(a, Operand::Addr(..))).unwrap_or(0);
+        let addr = self.addr(arg(op, args, at)?)?;
+        let waits =
+            matches!(kind, MbarOp::TestWait | MbarOp::TestWaitParity | MbarOp::TryWait | MbarOp::TryWaitParity);
+        let (mut token, mut pred) = (None, None);
+        if at == 1 {
+            match &args[0] {
+                Operand::Sink => {}
+                o if waits => pred = Some(self.slots.dst_p(o)?),
+                o => token = Some(self.slots.dst64(o)?),
+            }
+        }
+        let (mut value, mut state) = (None, None);
+        if let Some(o) = args.get(at + 1) {
+            if matches!(kind, MbarOp::TestWait | MbarOp::TryWait) {
+                state = Some(self.slots.src64(o, Ty::U64)?);
+            } else {
+                value = Some(self.slots.src32(o, Ty::U32)?);
+            }
+        }
+        let mut one = One::new(Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state }), OpClass::Barrier);
+        one.srcs.extend(addr_reg(addr));
+        one.srcs.extend(value.map(|v| (Class::R32, v)));
+        one.srcs.extend(state.map(|v| (Class::R64, v)));
+        one.dsts.extend(token.map(|t| (Class::R64, t)));
+        one.dsts.extend(pred.map(|p| (Class::P, p)));
+        Ok(one)
+    }
+
+    fn matrix_move(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
+        let (mut n, mut trans) = (0usize, false);
+        for m in &op.mods {
+            match m.as_str() {
+                "sync" | "aligned" | "m8n8" | "shared" | "shared::cta" | "b16" => {}
+                "x1" => n = 1,
+                "x2" => n = 2,
+                "x4" => n = 4,
+                "trans" => trans = true,
+                m => return Err(reject(op, m)),
+            }
+        }
+        let load = op.mnemonic == "ldmatrix";
+        let (regs, addr) = if load { (arg(op, args, 0)?, arg(op, args, 1)?) } else { (arg(op, args, 1)?, arg(op, args, 0)?) };
+        let addr = self.addr(addr)?;
+        let regs = self.reg_list(regs, load)?;
+        if regs.len() != n {
+            return unsupported(format!("`{}` with {} registers", op.text, regs.len()));
+        }
+        let list: Vec<Reg> = regs.iter().map(|&r| (Class::R32, r)).collect();
+        Ok(if load {
+            One::new(Inst::LdMatrix(regs, addr, trans), OpClass::Memory).src(addr_reg(addr)).dst(list)
+        } else {
+            One::new(Inst::StMatrix(regs, addr, trans), OpClass::Memory).src(addr_reg(addr)).src(list)
+        })
+    }
+
+    /// A vector of 32-bit registers (or one).
+    fn reg_list(&mut self, o: &Operand, dst: bool) -> Res<Box<[u32]>> {
+        let list: &[Operand] = match o {
+            Operand::Vector(v) => v,
+            other => std::slice::from_ref(other),
+        };
+        list.iter().map(|o| if dst { self.slots.dst32(o) } else { self.slots.src32(o, Ty::B32) }).collect()
+    }
+
+    fn replace(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
+        let (mut field, mut place, mut wide) = (None, Place::Generic, false);
+        for m in &op.mods[1..] {
+            match m.as_str() {
+                "tile" | "b1024" | "b32" => {}
+                "b64" => wide = true,
+                "global" => place = Place::Global,
+                "shared::cta" | "shared" => place = Place::Shared,
+                m => field = Some(Field::from_modifier(m).ok_or_else(|| reject(op, m))?),
+            }
+        }
+        let Some(field) = field else { return unsupported(format!("opcode `{}`", op.text)) };
+        let addr = self.addr(arg(op, args, 0)?)?;
+        let (ord, val) = if args.len() == 3 { (int(op, args, 1)?, &args[2]) } else { (0, arg(op, args, 1)?) };
+        let val = if wide {
+            (Class::R64, self.slots.src64(val, Ty::U64)?)
+        } else {
+            (Class::R32, self.slots.src32(val, Ty::U32)?)
+        };
+        Ok(One::new(Inst::TensormapReplace(place, addr, field, ord, val), OpClass::Memory)
+            .src(addr_reg(addr))
+            .src([val]))
+    }
+
+    fn cp_async(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
+        for m in &op.mods[1..] {
+            match m.as_str() {
+                "ca" | "cg" | "shared" | "shared::cta" | "global" => {}
+                m if m.starts_with("L2::") => {}
+                m => return Err(reject(op, m)),
+            }
+        }
+        let dst = self.addr(arg(op, args, 0)?)?;
+        let src = self.addr(arg(op, args, 1)?)?;
+        let size = int(op, args, 2)?;
+        let fill = match args.get(3) {
+            None => None,
+            Some(_) if op.has("L2::cache_hint") && args.len() == 4 => None,
+            Some(o @ (Operand::Reg(_) | Operand::Int(_))) => Some(self.slots.src32(o, Ty::U32)?),
+            Some(o) => return unsupported(format!("operand {o:?} of `{}`", op.text)),
+        };
+        let mut one = One::new(Inst::CpAsync(dst, src, size, fill), OpClass::Bulk);
+        one.srcs.extend(addr_reg(dst));
+        one.srcs.extend(addr_reg(src));
+        one.srcs.extend(fill.map(|f| (Class::R32, f)));
+        Ok(one)
+    }
+
+    fn bulk(&mut self, op: &Opcode, args: &[Operand], reducing: bool) -> Res<One> {
+        let has = |m| op.has(m);
+        if has("commit_group") {
+            return Ok(One::new(Inst::BulkCommit, OpClass::Bulk));
+        }
+        if has("wait_group") {
+            return Ok(One::new(Inst::BulkWait(int(op, args, 0)?, has("read")), OpClass::Bulk));
+        }
+        if has("prefetch") {
+            return Ok(One::new(Inst::Nop, OpClass::Other));
+        }
+        let (mut dims, mut gather4, mut reduce, mut elem) = (0u8, false, None, None);
+        let mut spaces = Vec::new();
+        for m in &op.mods {
+            match m.as_str() {
+                "async" | "bulk" | "tensor" | "tile" | "mbarrier::complete_tx::bytes" | "bulk_group" | "reduce"
+                | "L2::cache_hint" | "noftz" | "cta_group::1" => {}
+                "1d" | "2d" | "3d" | "4d" | "5d" => dims = m.as_bytes()[0] - b'0',
+                "tile::gather4" => gather4 = true,
+                "global" | "shared::cta" | "shared::cluster" => spaces.push(m.as_str()),
+                "multicast::cluster" => return unsupported(format!("`{}`: multicast to a cluster", op.text)),
+                "cta_group::2" => return unsupported(format!("`{}`: CTA pairs", op.text)),
+                "im2col" | "im2col::w" => return unsupported(format!("`{}`: im2col", op.text)),
+                m if reducing && reduce.is_none() && reduce_op(m).is_some() => reduce = reduce_op(m),
+                m if type_of(m).is_some() => elem = type_of(m),
+                m => return Err(reject(op, m)),
+            }
+        }
+        let load = match spaces[..] {
+            ["shared::cta" | "shared::cluster", "global"] => true,
+            ["global", "shared::cta"] => false,
+            ["shared::cluster", "shared::cta"] => {
+                return unsupported(format!("`{}`: copies between CTAs of a cluster", op.text));
+            }
+            _ => return unsupported(format!("opcode `{}`", op.text)),
+        };
+        if reducing && reduce.is_none() {
+            return unsupported(format!("opcode `{}`", op.text));
+        }
+        let mut srcs = Vec::new();
+        let bulk = if has("tensor") {
+            let at = usize::from(load);
+            let Operand::Tensor(base, off, coords) = arg(op, args, at)? else {
+                return unsupported(format!("`{}` without tensor coordinates", op.text));
+            };
+            let map = self.base(*base, *off)?;
+            let coords: Box<[u32]> =
+                coords.iter().map(|c| self.slots.src32(c, Ty::S32)).collect::<Res<_>>()?;
+            let want = if gather4 { 5 } else { usize::from(dims) };
+            if coords.len() != want {
+                return unsupported(format!("`{}` with {} coordinates", op.text, coords.len()));
+            }
+            srcs.extend(coords.iter().map(|&c| (Class::R32, c)));
+            srcs.extend(addr_reg(map));
+            if load {
+                let dst = self.addr(arg(op, args, 0)?)?;
+                let mbar = self.addr(arg(op, args, 2)?)?;
+                srcs.extend(addr_reg(dst).into_iter().chain(addr_reg(mbar)));
+                Bulk::TensorLoad { dims, gather4, dst, map, coords, mbar }
+            } else {
+                let src = self.addr(arg(op, args, 1)?)?;
+                srcs.extend(addr_reg(src));
+                Bulk::TensorStore { dims, reduce, map, coords, src }
+            }
+        } else {
+            let dst = self.addr(arg(op, args, 0)?)?;
+            let src = self.addr(arg(op, args, 1)?)?;
+            let size = self.slots.src32(arg(op, args, 2)?, Ty::U32)?;
+            srcs.extend(addr_reg(dst).into_iter().chain(addr_reg(src)));
+            srcs.push((Class::R32, size));
+            if load {
+                let mbar = self.addr(arg(op, args, 3)?)?;
+                srcs.extend(addr_reg(mbar));
+                Bulk::Load { dst, src, size, mbar }
+            } else {
+                let reduce = match (reduce, elem) {
+                    (None, _) => None,
+                    (Some(r), Some(t)) => Some((r, elem_of(t).ok_or_else(|| reject(op, "type"))?)),
+                    (Some(_), None) => return unsupported(format!("opcode `{}`", op.text)),
+                };
+                Bulk::Store { dst, src, size, reduce }
+            }
+        };
+        Ok(One::new(Inst::Bulk(Box::new(bulk)), OpClass::Bulk).src(srcs))
+    }
+
+    fn tcgen05(&mut self, op: &Opcode, verb: &str, args: &[Operand]) -> Res<One> {
+        if op.has("cta_group::2") {
+            return unsupported(format!("`{}`: CTA pairs (planned)", op.text));
+        }
+        match verb {
+            "alloc" => {
+                let a = self.addr(arg(op, args, 0)?)?;
+                let n = self.slots.src32(arg(op, args, 1)?, Ty::U32)?;
+                Ok(One::new(Inst::TcAlloc(a, n), OpClass::Other).src(addr_reg(a)).src([(Class::R32, n)]))
+            }
+            "dealloc" => {
+                let a = self.slots.src32(arg(op, args, 0)?, Ty::U32)?;
+                let n = self.slots.src32(arg(op, args, 1)?, Ty::U32)?;
+                Ok(One::new(Inst::TcDealloc(a, n), OpClass::Other).src([(Class::R32, a), (Class::R32, n)]))
+            }
+            "relinquish_alloc_permit" => Ok(One::new(Inst::TcRelinquish, OpClass::Other)),
+            "wait::ld" => Ok(One::new(Inst::TcWaitLd, OpClass::TmemWait)),
+            "wait::st" => Ok(One::new(Inst::TcWaitSt, OpClass::TmemWait)),
+            "fence::before_thread_sync" | "fence::after_thread_sync" => Ok(One::new(Inst::Fence, OpClass::Fence)),
+            "commit" => {
+                for m in &op.mods[1..] {
+                    match m.as_str() {
+                        "cta_group::1" | "mbarrier::arrive::one" | "shared::cluster" | "b64" => {}
+                        m => return Err(reject(op, m)),
+                    }
+                }
+                let a = self.addr(arg(op, args, 0)?)?;
+                Ok(One::new(Inst::TcCommit(a), OpClass::Commit).src(addr_reg(a)))
+            }
+            "ld" | "st" => self.tmem_move(op, verb == "ld", args),
+            "mma" => self.mma(op, args),
+            "cp" => {
+                let mut shape = None;
+                let mut name = String::new();
+                for m in &op.mods[1..] {
+                    match m.as_str() {
+                        "cta_group::1" => {}
+                        m => {
+                            name.push('.');
+                            name.push_str(m);
+                        }
+                    }
+                }
+                shape = shape.or(CpShape::from_modifiers(name.trim_start_matches('.')));
+                let Some(shape) = shape else { return unsupported(format!("opcode `{}`", op.text)) };
+                let a = self.addr(arg(op, args, 0)?)?;
+                let d = self.slots.src64(arg(op, args, 1)?, Ty::U64)?;
+                Ok(One::new(Inst::TcCp(shape, a, d), OpClass::Mma).src(addr_reg(a)).src([(Class::R64, d)]))
+            }
+            _ => unsupported(format!("opcode `{}`", op.text)),
+        }
+    }
+
+    fn tmem_move(&mut self, op: &Opcode, load: bool, args: &[Operand]) -> Res<One> {
+        let (mut shape, mut n, mut pack) = (None, 0u32, false);
+        for m in &op.mods[1..] {
+            match m.as_str() {
+                "sync" | "aligned" | "b32" => {}
+                "pack::16b" if load => pack = true,
+                "unpack::16b" if !load => pack = true,
+                m if Shape::from_modifier(m).is_some() => shape = Shape::from_modifier(m),
+                m if m.starts_with('x') => n = m[1..].parse().map_err(|_| reject(op, m))?,
+                m => return Err(reject(op, m)),
+            }
+        }
+        let Some(shape) = shape else { return unsupported(format!("opcode `{}`", op.text)) };
+        let at = usize::from(load);
+        let taddr = self.addr(arg(op, args, at)?)?;
+        let (half_split, regs) = match (load, args) {
+            (true, [r, _]) => (0, r),
+            (true, [r, _, Operand::Int(h)]) => (*h as u32, r),
+            (false, [_, r]) => (0, r),
+            (false, [_, Operand::Int(h), r]) => (*h as u32, r),
+            _ => return unsupported(format!("operands of `{}`", op.text)),
+        };
+        let regs = self.reg_list(regs, load)?;
+        if !shape.counts_ok(n, regs.len() as u32) {
+            return unsupported(format!("`{}` with {} registers", op.text, regs.len()));
+        }
+        let list: Vec<Reg> = regs.iter().map(|&r| (Class::R32, r)).collect();
+        let mv = Box::new(TmemMove { shape, regs, pack, taddr, half_split });
+        Ok(if load {
+            One::new(Inst::TcLd(mv), OpClass::TmemMove).src(addr_reg(taddr)).dst(list)
+        } else {
+            One::new(Inst::TcSt(mv), OpClass::TmemMove).src(addr_reg(taddr)).src(list)
+        })
+    }
+
+    fn mma(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
+        let mut kind = None;
+        for m in &op.mods[1..] {
+            match m.as_str() {
+                "cta_group::1" => {}
+                "kind::f16" => kind = Some(MmaKind::F16),
+                "kind::tf32" => kind = Some(MmaKind::Tf32),
+                "kind::f8f6f4" => kind = Some(MmaKind::F8f6f4),
+                m if m.starts_with("collector::") => {}
+                "collector" => {}
+                m => return unsupported(format!("`.{m}` of `{}` (planned: ws, block scales, i8)", op.text)),
+            }
+        }
+        let Some(kind) = kind else { return unsupported(format!("opcode `{}`", op.text)) };
+        let d = self.addr(arg(op, args, 0)?)?;
+        let mut srcs: Vec<Reg> = addr_reg(d).into_iter().collect();
+        let a = match arg(op, args, 1)? {
+            o @ Operand::Addr(..) => {
+                let a = self.addr(o)?;
+                srcs.extend(addr_reg(a));
+                MmaA::Tmem(a)
+            }
+            o => {
+                let s = self.slots.src64(o, Ty::U64)?;
+                srcs.push((Class::R64, s));
+                MmaA::Desc(s)
+            }
+        };
+        let b = self.slots.src64(arg(op, args, 2)?, Ty::U64)?;
+        let idesc = self.slots.src32(arg(op, args, 3)?, Ty::U32)?;
+        srcs.extend([(Class::R64, b), (Class::R32, idesc)]);
+        let mut rest = &args[4..];
+        let mut mask = None;
+        if let Some(Operand::Vector(v)) = rest.first() {
+            let slots = v.iter().map(|o| self.slots.src32(o, Ty::U32)).collect::<Res<Vec<_>>>()?;
+            let Ok(m) = <[u32; 4]>::try_from(slots) else {
+                return unsupported(format!("`{}`: a lane mask of other than 4 registers", op.text));
+            };
+            srcs.extend(m.map(|r| (Class::R32, r)));
+            mask = Some(m);
+            rest = &rest[1..];
+        }
+        let enable = self.slots.src_p(arg(op, rest, 0)?)?;
+        srcs.push((Class::P, enable.0));
+        let scale_d = if rest.len() > 1 { int(op, rest, 1)? } else { 0 };
+        Ok(One::new(Inst::TcMma(Box::new(Mma { kind, d, a, b, idesc, enable, mask, scale_d })), OpClass::Mma)
+            .src(srcs))
+    }
+}
+
+fn reduce_op(m: &str) -> Option<ReduceOp> {
+    Some(match m {
+        "add" => ReduceOp::Add,
+        "min" => ReduceOp::Min,
+        "max" => ReduceOp::Max,
+        "inc" => ReduceOp::Inc,
+        "dec" => ReduceOp::Dec,
+        "and" => ReduceOp::And,
+        "or" => ReduceOp::Or,
+        "xor" => ReduceOp::Xor,
+        _ => return None,
+    })
+}
+
+fn elem_of(t: Ty) -> Option<ElemType> {
+    Some(match t {
+        Ty::U32 | Ty::B32 => ElemType::U32,
+        Ty::S32 => ElemType::S32,
+        Ty::U64 | Ty::B64 => ElemType::U64,
+        Ty::S64 => ElemType::S64,
+        Ty::F16 => ElemType::F16,
+        Ty::BF16 => ElemType::BF16,
+        // The plain form flushes subnormals, as the manual says of bulk reductions.
+        Ty::F32 => ElemType::F32Ftz,
+        Ty::F64 => ElemType::F64,
+        _ => return None,
+    })
+}
+
+fn arg<'a>(op: &Opcode, args: &'a [Operand], i: usize) -> Res<&'a Operand> {
+    match args.get(i) {
+        Some(a) => Ok(a),
+        None => unsupported(format!("`{}` with {} operands", op.text, args.len())),
+    }
+}
+
+fn int(op: &Opcode, args: &[Operand], i: usize) -> Res<u32> {
+    match arg(op, args, i)? {
+        Operand::Int(v) => Ok(*v as u32),
+        Operand::Reg(_) | Operand::Addr(Base::Reg(_), _) => {
+            unsupported(format!("`{}` with a register where an immediate stands", op.text))
+        }
+        o => unsupported(format!("operand {o:?} of `{}`", op.text)),
+    }
+}
