@@ -129,7 +129,7 @@ impl SmemDesc {
     /// The final address of the byte at `linear` from the start.
     #[inline]
     pub fn at(&self, linear: u32) -> u32 {
-        self.swizzle.swz_based(self.start.wrapping_add(linear), self.base_offset)
+        self.swizzle.pattern().apply(self.start.wrapping_add(linear), self.base_offset)
     }
 
     /// Linear offset contributed by row (M or N index) `row`; elements have `bits` bits.
@@ -184,11 +184,12 @@ pub fn element_addrs(
     desc.check_layout(major, bits)?;
     // The linear offset is a sum of a part in the row and a part in k, whatever the layout.
     let ks: Vec<u32> = (0..k).map(|k| desc.k_offset(major, bits, k)).collect();
+    let pattern = desc.swizzle.pattern();
     out.clear();
     out.reserve((rows * k) as usize);
     for r in 0..rows {
-        let row = desc.row_offset(major, bits, r);
-        out.extend(ks.iter().map(|&k| desc.at(row.wrapping_add(k))));
+        let row = desc.start.wrapping_add(desc.row_offset(major, bits, r));
+        out.extend(ks.iter().map(|&k| pattern.apply(row.wrapping_add(k), desc.base_offset)));
     }
     Ok(())
 }

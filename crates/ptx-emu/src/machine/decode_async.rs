@@ -4,11 +4,11 @@ use super::decode::{Cx, One, addr_reg, reject, type_of};
 use super::inst::*;
 use crate::isa::operands::{Decoded as Res, unsupported};
 use crate::isa::regs::Class;
-use crate::isa::tcgen05_layout::{CpShape, Shape};
+use crate::isa::tcgen05_layout::{CpShape, LdStShape as Shape};
 use crate::syntax::ast::{Base, Opcode, Operand, Ty};
+use crate::tma::NumType;
 use crate::tma::reduce::ReduceOp;
 use crate::tma::replace::Field;
-use crate::tma::tensor_map::ElemType;
 
 impl Cx<'_> {
     pub(super) fn asynchronous(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
@@ -47,9 +47,10 @@ impl Cx<'_> {
             },
             ("cp", "reduce") => self.bulk(op, args, true),
             ("tcgen05", _) => self.tcgen05(op, first, args),
-            ("wgmma" | "mma" | "clusterlaunchcontrol" | "multimem", _) => {
-                unsupported(format!("opcode `{}` (planned; this version runs tcgen05 kernels of one CTA)", op.text))
-            }
+            ("wgmma" | "mma" | "clusterlaunchcontrol" | "multimem", _) => unsupported(format!(
+                "opcode `{}` (planned; this version runs tcgen05 kernels of one CTA)",
+                op.text
+            )),
             _ => unsupported(format!("opcode `{}`", op.text)),
         }
     }
@@ -58,13 +59,13 @@ impl Cx<'_> {
         let (mut verb, mut parity, mut expect, mut no_complete) = ("", false, false, false);
         for m in &op.mods {
             match m.as_str() {
-                "shared" | "shared::cta" | "shared::cluster" | "b64" | "cta" | "cluster" | "release" | "acquire"
-                | "relaxed" => {}
+                "shared" | "shared::cta" | "shared::cluster" | "b64" | "cta" | "cluster" | "release"
+                | "acquire" | "relaxed" => {}
                 "parity" => parity = true,
                 "expect_tx" if verb != "" => expect = true,
                 "noComplete" => no_complete = true,
-                v @ ("init" | "inval" | "arrive" | "arrive_drop" | "expect_tx" | "complete_tx" | "test_wait"
-                | "try_wait")
+                v @ ("init" | "inval" | "arrive" | "arrive_drop" | "expect_tx" | "complete_tx"
+                | "test_wait" | "try_wait")
                     if verb.is_empty() =>
                 {
                     verb = v
@@ -92,8 +93,10 @@ impl Cx<'_> {
         // A destination stands before the address where there is one.
         let at = args.iter().position(|a| matches!(a, Operand::Addr(..))).unwrap_or(0);
         let addr = self.addr(arg(op, args, at)?)?;
-        let waits =
-            matches!(kind, MbarOp::TestWait | MbarOp::TestWaitParity | MbarOp::TryWait | MbarOp::TryWaitParity);
+        let waits = matches!(
+            kind,
+            MbarOp::TestWait | MbarOp::TestWaitParity | MbarOp::TryWait | MbarOp::TryWaitParity
+        );
         let (mut token, mut pred) = (None, None);
         if at == 1 {
             match &args[0] {
@@ -110,7 +113,8 @@ impl Cx<'_> {
                 value = Some(self.slots.src32(o, Ty::U32)?);
             }
         }
-        let mut one = One::new(Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state }), OpClass::Barrier);
+        let mut one =
+            One::new(Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state }), OpClass::Barrier);
         one.srcs.extend(addr_reg(addr));
         one.srcs.extend(value.map(|v| (Class::R32, v)));
         one.srcs.extend(state.map(|v| (Class::R64, v)));
@@ -132,7 +136,11 @@ impl Cx<'_> {
             }
         }
         let load = op.mnemonic == "ldmatrix";
-        let (regs, addr) = if load { (arg(op, args, 0)?, arg(op, args, 1)?) } else { (arg(op, args, 1)?, arg(op, args, 0)?) };
+        let (regs, addr) = if load {
+            (arg(op, args, 0)?, arg(op, args, 1)?)
+        } else {
+            (arg(op, args, 1)?, arg(op, args, 0)?)
+        };
         let addr = self.addr(addr)?;
         let regs = self.reg_list(regs, load)?;
         if regs.len() != n {
@@ -218,15 +226,25 @@ impl Cx<'_> {
         let mut spaces = Vec::new();
         for m in &op.mods {
             match m.as_str() {
-                "async" | "bulk" | "tensor" | "tile" | "mbarrier::complete_tx::bytes" | "bulk_group" | "reduce"
-                | "L2::cache_hint" | "noftz" | "cta_group::1" => {}
+                "async"
+                | "bulk"
+                | "tensor"
+                | "tile"
+                | "mbarrier::complete_tx::bytes"
+                | "bulk_group"
+                | "reduce"
+                | "L2::cache_hint"
+                | "noftz"
+                | "cta_group::1" => {}
                 "1d" | "2d" | "3d" | "4d" | "5d" => dims = m.as_bytes()[0] - b'0',
                 "tile::gather4" => gather4 = true,
                 "global" | "shared::cta" | "shared::cluster" => spaces.push(m.as_str()),
                 "multicast::cluster" => return unsupported(format!("`{}`: multicast to a cluster", op.text)),
                 "cta_group::2" => return unsupported(format!("`{}`: CTA pairs", op.text)),
                 "im2col" | "im2col::w" => return unsupported(format!("`{}`: im2col", op.text)),
-                m if reducing && reduce.is_none() && reduce_op(m).is_some() => reduce = reduce_op(m),
+                m if reducing && reduce.is_none() && ReduceOp::from_modifier(m).is_some() => {
+                    reduce = ReduceOp::from_modifier(m)
+                }
                 m if type_of(m).is_some() => elem = type_of(m),
                 m => return Err(reject(op, m)),
             }
@@ -307,7 +325,9 @@ impl Cx<'_> {
             "relinquish_alloc_permit" => Ok(One::new(Inst::TcRelinquish, OpClass::Other)),
             "wait::ld" => Ok(One::new(Inst::TcWaitLd, OpClass::TmemWait)),
             "wait::st" => Ok(One::new(Inst::TcWaitSt, OpClass::TmemWait)),
-            "fence::before_thread_sync" | "fence::after_thread_sync" => Ok(One::new(Inst::Fence, OpClass::Fence)),
+            "fence::before_thread_sync" | "fence::after_thread_sync" => {
+                Ok(One::new(Inst::Fence, OpClass::Fence))
+            }
             "commit" => {
                 for m in &op.mods[1..] {
                     match m.as_str() {
@@ -321,18 +341,13 @@ impl Cx<'_> {
             "ld" | "st" => self.tmem_move(op, verb == "ld", args),
             "mma" => self.mma(op, args),
             "cp" => {
-                let mut shape = None;
-                let mut name = String::new();
-                for m in &op.mods[1..] {
-                    match m.as_str() {
-                        "cta_group::1" => {}
-                        m => {
-                            name.push('.');
-                            name.push_str(m);
-                        }
-                    }
-                }
-                shape = shape.or(CpShape::from_modifiers(name.trim_start_matches('.')));
+                let rest: Vec<&str> =
+                    op.mods[1..].iter().map(String::as_str).filter(|m| *m != "cta_group::1").collect();
+                let shape = match rest[..] {
+                    [s] => CpShape::from_modifiers(s, None),
+                    [s, m] => CpShape::from_modifiers(s, Some(m)),
+                    _ => None,
+                };
                 let Some(shape) = shape else { return unsupported(format!("opcode `{}`", op.text)) };
                 let a = self.addr(arg(op, args, 0)?)?;
                 let d = self.slots.src64(arg(op, args, 1)?, Ty::U64)?;
@@ -365,7 +380,7 @@ impl Cx<'_> {
             _ => return unsupported(format!("operands of `{}`", op.text)),
         };
         let regs = self.reg_list(regs, load)?;
-        if !shape.counts_ok(n, regs.len() as u32) {
+        if shape.registers(n) != Some(regs.len() as u32) {
             return unsupported(format!("`{}` with {} registers", op.text, regs.len()));
         }
         let list: Vec<Reg> = regs.iter().map(|&r| (Class::R32, r)).collect();
@@ -427,31 +442,19 @@ impl Cx<'_> {
     }
 }
 
-fn reduce_op(m: &str) -> Option<ReduceOp> {
-    Some(match m {
-        "add" => ReduceOp::Add,
-        "min" => ReduceOp::Min,
-        "max" => ReduceOp::Max,
-        "inc" => ReduceOp::Inc,
-        "dec" => ReduceOp::Dec,
-        "and" => ReduceOp::And,
-        "or" => ReduceOp::Or,
-        "xor" => ReduceOp::Xor,
-        _ => return None,
-    })
-}
-
-fn elem_of(t: Ty) -> Option<ElemType> {
+fn elem_of(t: Ty) -> Option<NumType> {
     Some(match t {
-        Ty::U32 | Ty::B32 => ElemType::U32,
-        Ty::S32 => ElemType::S32,
-        Ty::U64 | Ty::B64 => ElemType::U64,
-        Ty::S64 => ElemType::S64,
-        Ty::F16 => ElemType::F16,
-        Ty::BF16 => ElemType::BF16,
+        Ty::B32 => NumType::B32,
+        Ty::U32 => NumType::U32,
+        Ty::S32 => NumType::S32,
+        Ty::B64 => NumType::B64,
+        Ty::U64 => NumType::U64,
+        Ty::S64 => NumType::S64,
+        Ty::F16 => NumType::F16,
+        Ty::BF16 => NumType::BF16,
         // The plain form flushes subnormals, as the manual says of bulk reductions.
-        Ty::F32 => ElemType::F32Ftz,
-        Ty::F64 => ElemType::F64,
+        Ty::F32 => NumType::F32Ftz,
+        Ty::F64 => NumType::F64,
         _ => return None,
     })
 }

@@ -46,6 +46,8 @@ pub struct Access {
     pub bytes: u8,
     /// Loads of signed types narrower than the register sign-extend.
     pub signed: bool,
+    /// Bytes of the destination register.
+    pub reg_bytes: u8,
     /// Acquire, release or stronger.
     pub ordered: bool,
 }
@@ -258,7 +260,7 @@ pub struct Mma {
 }
 
 /// Shapes of tcgen05.ld and tcgen05.st; the numbers are those of the manual.
-pub use crate::isa::tcgen05_layout::Shape as TmemShape;
+pub use crate::isa::tcgen05_layout::LdStShape as TmemShape;
 
 /// A decoded tcgen05.ld or tcgen05.st.
 #[derive(Clone, Debug)]
@@ -330,7 +332,7 @@ pub enum Bulk {
         /// Bytes (32-bit slot).
         size: u32,
         /// Reduction and element type.
-        reduce: Option<(BulkReduce, crate::tma::tensor_map::ElemType)>,
+        reduce: Option<(BulkReduce, crate::tma::NumType)>,
     },
 }
 

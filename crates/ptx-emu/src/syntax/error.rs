@@ -44,7 +44,7 @@ impl SyntaxError {
     /// The same error with "did you mean", when a near name exists.
     pub fn near(mut self, near: Option<&str>) -> Self {
         if let Some(n) = near {
-            self.help = Some(format!("a name like it is declared: `{n}`"));
+            self.help = Some(format!("did you mean `{n}`?"));
         }
         self
     }
@@ -59,7 +59,7 @@ impl fmt::Display for SyntaxError {
         writeln!(f, "error: {}", self.message)?;
         writeln!(f, "{pad}--> {}:{}:{}", self.file, self.line, self.column)?;
         writeln!(f, "{pad} |")?;
-        writeln!(f, "{number} | {}", self.excerpt.trim_end())?;
+        writeln!(f, "{}", format!("{number} | {}", self.excerpt).trim_end())?;
         write!(f, "{pad} | {}^", " ".repeat(self.caret as usize))?;
         if let Some(help) = &self.help {
             write!(f, "\n{pad} = help: {help}")?;

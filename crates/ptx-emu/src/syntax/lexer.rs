@@ -109,7 +109,7 @@ impl<'a> Lexer<'a> {
             }
             _ => {
                 let c = self.source.text[start..].chars().next().unwrap_or('\u{fffd}');
-                return Err(self.error(start, format!("unexpected character {}", c.escape_debug())));
+                return Err(self.error(start, format!("unexpected character `{}`", c.escape_debug())));
             }
         };
         Ok(Token { kind, start, end: self.pos, line })

@@ -10,3 +10,5 @@ mod source;
 pub use error::SyntaxError;
 pub use parser::{parse, parse_bytes};
 pub use print::print;
+pub(crate) use source::Source;
+pub use source::{Place, places};

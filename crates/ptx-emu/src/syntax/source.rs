@@ -1,4 +1,7 @@
-//! A named text, and positions in it turned into lines, columns and excerpts for messages.
+//! A named text, and positions in it turned into lines, columns and excerpts for messages; and the way from an
+//! instruction back to the `.cu` source.
+
+use super::ast::{Module, Span};
 
 /// PTX text with the name it is called by in messages.
 #[derive(Clone, Copy)]
@@ -21,9 +24,47 @@ pub struct Excerpt {
     pub caret: u32,
 }
 
+/// A place in the source that the PTX was compiled from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place<'m> {
+    /// Path as the compiler wrote it; `None` when no `.file` gives the number a path.
+    pub file: Option<&'m str>,
+    /// 1-based line.
+    pub line: u32,
+    /// 1-based column; 0 = unknown.
+    pub column: u32,
+}
+
+impl std::fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file.unwrap_or("(unnamed file)"), self.line)?;
+        if self.column > 0 {
+            write!(f, ":{}", self.column)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where an instruction comes from: the innermost place first (the body of an inlined wrapper), then the call
+/// site it was inlined at, and so on out to the kernel's own text. Empty without `-lineinfo`.
+pub fn places(module: &Module, span: Span) -> Vec<Place<'_>> {
+    let mut chain = Vec::new();
+    let mut at = span.loc;
+    // A location is interned after the call site it names, so indices fall and the walk ends.
+    while let Some(loc) = (at as usize).checked_sub(1).and_then(|i| module.locs.get(i)) {
+        let file = module.files.iter().find(|(n, _)| *n == loc.file).map(|(_, path)| path.as_str());
+        chain.push(Place { file, line: loc.line, column: loc.column });
+        if loc.inlined_at >= at {
+            break;
+        }
+        at = loc.inlined_at;
+    }
+    chain
+}
+
 /// Characters shown before and after the position; a line of an initialiser may hold 100 KB.
 const BEFORE: usize = 70;
-const AFTER: usize = 40;
+const AFTER: usize = 70;
 
 impl Source<'_> {
     /// Line, column and excerpt of byte offset `at` (clamped to the text). Walks the text once, so it is meant

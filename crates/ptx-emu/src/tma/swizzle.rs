@@ -49,36 +49,25 @@ impl Swizzle {
         }
     }
 
-    /// Mask of the row phase (bits 7 and up of the address) and the bit it is XORed in at.
+    /// The pattern as numbers, for loops over many addresses.
     #[inline]
-    const fn phase(self) -> (u32, u32) {
-        match self {
-            Swizzle::None => (0, 4),
-            Swizzle::B32 | Swizzle::B96 => (1, 4),
-            Swizzle::B64 => (3, 4),
-            Swizzle::B128 => (7, 4),
-            Swizzle::B128Atom32 | Swizzle::B128Atom32Flip8 => (3, 5),
-            Swizzle::B128Atom64 => (1, 6),
-        }
+    pub const fn pattern(self) -> Pattern {
+        let (mask, shift, flip) = match self {
+            Swizzle::None => (0, 4, 0),
+            Swizzle::B32 | Swizzle::B96 => (1, 4, 0),
+            Swizzle::B64 => (3, 4, 0),
+            Swizzle::B128 => (7, 4, 0),
+            Swizzle::B128Atom32 => (3, 5, 0),
+            Swizzle::B128Atom32Flip8 => (3, 5, 1),
+            Swizzle::B128Atom64 => (1, 6, 0),
+        };
+        Pattern { mask, shift, flip }
     }
 
     /// The swizzled address of byte `addr`.
     #[inline]
     pub const fn swz(self, addr: u32) -> u32 {
-        self.swz_based(addr, 0)
-    }
-
-    /// The swizzled address of byte `addr` under a descriptor's matrix base offset, which is *subtracted* from
-    /// the row phase (measured on an H200: adding, XORing or ignoring it all disagree).
-    #[inline]
-    pub const fn swz_based(self, addr: u32, base_offset: u32) -> u32 {
-        let (mask, shift) = self.phase();
-        let phase = (addr >> 7).wrapping_sub(base_offset);
-        let flip = match self {
-            Swizzle::B128Atom32Flip8 => (phase & 1) << 3,
-            _ => 0,
-        };
-        addr ^ (phase & mask) << shift ^ flip
+        self.pattern().apply(addr, 0)
     }
 
     /// Largest run of bytes that stays contiguous under the pattern.
@@ -89,6 +78,25 @@ impl Swizzle {
             Swizzle::B128Atom64 => 64,
             _ => 16,
         }
+    }
+}
+
+/// A swizzle mode as numbers: the row phase (address bits 7 and up) under `mask` is XORed in at `shift`, its
+/// lowest bit under `flip` at bit 3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pattern {
+    mask: u32,
+    shift: u32,
+    flip: u32,
+}
+
+impl Pattern {
+    /// The swizzled address of byte `addr` under a descriptor's matrix base offset (0 for TMA), which is
+    /// *subtracted* from the row phase (measured on an H200: adding, XORing or ignoring it all disagree).
+    #[inline]
+    pub const fn apply(self, addr: u32, base_offset: u32) -> u32 {
+        let phase = (addr >> 7).wrapping_sub(base_offset);
+        addr ^ (phase & self.mask) << self.shift ^ (phase & self.flip) << 3
     }
 }
 
@@ -132,7 +140,7 @@ mod tests {
         // A pattern that starts at line 5 with base offset 5 looks like one that starts at line 0.
         for m in [Swizzle::B32, Swizzle::B64, Swizzle::B128] {
             for a in 0..1024 {
-                assert_eq!(m.swz_based(5 * 128 + a, 5) - 5 * 128, m.swz(a));
+                assert_eq!(m.pattern().apply(5 * 128 + a, 5) - 5 * 128, m.swz(a));
             }
         }
     }

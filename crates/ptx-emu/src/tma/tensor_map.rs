@@ -180,7 +180,13 @@ pub enum MapError {
         /// Span of the swizzle mode.
         span: u32,
     },
+    /// A box that no shared memory holds.
+    #[error("the box is {0} bytes, more than any CTA's shared memory")]
+    BoxBytes(u64),
 }
+
+/// No SM has more shared memory; the driver refuses boxes above 228 KiB.
+const SMEM_BYTES: u64 = 256 << 10;
 
 /// Reads the little-endian u32 at byte `at`.
 pub(super) fn word(map: &[u8; 128], at: usize) -> u32 {
@@ -258,12 +264,18 @@ impl TensorMap {
         if !inner.is_multiple_of(16) {
             return Err(MapError::InnerBytes(inner));
         }
-        match swizzle.span() {
-            Some(span) if interleave == Interleave::None && inner > span => {
-                Err(MapError::InnerSpan { bytes: inner, span })
-            }
-            _ => Ok(m),
+        if let Some(span) = swizzle.span()
+            && interleave == Interleave::None
+            && inner > span
+        {
+            return Err(MapError::InnerSpan { bytes: inner, span });
         }
+        let outer = (1..rank).map(|j| u64::from(m.boxes[j].div_ceil(m.elem_strides[j])));
+        let bytes = outer.fold(u64::from(inner), |v, n| v * n);
+        if bytes > SMEM_BYTES {
+            return Err(MapError::BoxBytes(bytes));
+        }
+        Ok(m)
     }
 
     /// Bytes of one step in dimension 0: an element, or a 16- or 32-byte slot when interleaved.

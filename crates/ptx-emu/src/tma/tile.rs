@@ -225,8 +225,9 @@ impl Row {
     #[inline]
     fn emit(&self, swizzle: Swizzle, smem: u32, global: u64, exists: bool, out: &mut Vec<Chunk>) {
         let mask = if exists { !0 } else { 0 };
+        let pattern = swizzle.pattern();
         out.extend(self.pieces[..self.count].iter().enumerate().map(|(k, p)| Chunk {
-            smem: swizzle.swz(smem + 16 * k as u32),
+            smem: pattern.apply(smem.wrapping_add(16 * k as u32), 0),
             global: global.wrapping_add_signed(p.global),
             len: 16,
             valid: p.valid & mask,
@@ -262,7 +263,7 @@ fn box_chunks(map: &TensorMap, coords: &[i32], smem: u32, limit: i64, out: &mut 
             exists &= (0..map.dims[j] as i64).contains(&p);
             global = global.wrapping_add((p as u64).wrapping_mul(map.strides[j]));
         }
-        row.emit(map.swizzle, smem + r * pitch, global, exists, out);
+        row.emit(map.swizzle, smem.wrapping_add(r * pitch), global, exists, out);
         for j in 1..map.rank {
             i[j] += 1;
             if i[j] < n[j] {
@@ -330,7 +331,7 @@ fn four_rows(map: &TensorMap, col: i32, rows: [i32; 4], smem: u32, limit: i64, o
         let y = i64::from(y);
         let exists = (0..map.dims[1] as i64).contains(&y);
         let global = map.address.wrapping_add((y as u64).wrapping_mul(map.strides[1]));
-        row.emit(map.swizzle, smem + j as u32 * pitch, global, exists, out);
+        row.emit(map.swizzle, smem.wrapping_add(j as u32 * pitch), global, exists, out);
     }
     4 * n0 * map.unit()
 }

@@ -322,7 +322,12 @@ impl<'a> Parser<'a> {
                 }
             }
             if !self.at(b';') {
-                return Err(self.expected("`,` or `;` after an operand"));
+                let e = self.expected("`,` or `;` after an operand");
+                // The last operand ended on an earlier line than what was found: most likely its `;` is missing.
+                return Err(match self.last_line < self.tok.line && self.tok.kind != Kind::Eof {
+                    true => e.help(format!("is a `;` missing at the end of line {}?", self.last_line)),
+                    false => e,
+                });
             }
         }
         self.bump()?;

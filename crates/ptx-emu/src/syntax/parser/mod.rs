@@ -29,6 +29,7 @@ pub fn parse(name: &str, text: &str) -> Result<Module> {
     let mut p = Parser {
         lexer,
         tok,
+        last_line: 1,
         names: Names::default(),
         opcodes: HashMap::new(),
         locs: HashMap::new(),
@@ -70,6 +71,8 @@ struct Parser<'a> {
     lexer: Lexer<'a>,
     /// The token to be consumed next; the lexer stands at its end.
     tok: Token,
+    /// Line of the token consumed last.
+    last_line: u32,
     names: Names,
     opcodes: HashMap<&'a str, OpId>,
     locs: HashMap<(u32, u32, u32, u32), u32>,
@@ -89,6 +92,7 @@ impl<'a> Parser<'a> {
 
     fn bump(&mut self) -> Result<Token> {
         let t = self.tok;
+        self.last_line = t.line;
         self.tok = self.lexer.advance()?;
         Ok(t)
     }
@@ -249,6 +253,10 @@ impl<'a> Parser<'a> {
                 return self.bump().map(drop);
             }
             Kind::Directive => {}
+            Kind::Punct(b'}') => {
+                let e = self.lexer.error(self.tok.start, "this `}` closes nothing");
+                return Err(e.help("the function before it has ended; look for a `}` too many inside it"));
+            }
             _ => return Err(self.expected("a directive at module level")),
         }
         let start = self.tok;
@@ -398,6 +406,10 @@ impl<'a> Parser<'a> {
     /// An error for a name that nothing declares.
     fn unknown(&self, what: &str, name: &str, at: usize) -> SyntaxError {
         let e = self.lexer.error(at, format!("unknown {what} `{}`", shown(name)));
+        let f = &self.body.function;
+        if f.regs.iter().any(|(n, _)| &**n == name) || f.vars.iter().any(|v| v.name == name) {
+            return e.help("it is declared in a scope that has ended");
+        }
         e.near(nearest(name, self.names.declared()))
     }
 }

@@ -1,0 +1,3 @@
+//! Judges kernels.
+
+pub mod foreign;

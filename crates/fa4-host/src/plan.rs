@@ -1,0 +1,250 @@
+//! From a problem and its tensors to a launch. Pure: the same arguments give the same plan on every machine.
+
+use fa4_kernels::manifest::Row;
+use fa4_spec::problem::AttnProblem;
+use fa4_spec::tensor::{Layout, rows};
+
+use crate::error::HostError;
+use crate::params::AttnParams;
+use crate::routes::{dtype_of, route};
+use crate::tensor_map::{Swizzle, TensorMapArgs};
+
+/// A tensor in device memory: address of its buffer, and where rows lie in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TensorRef {
+    /// Device address of the buffer; the layout's offset is added.
+    pub buffer: u64,
+    /// Offset and strides, the caller's own.
+    pub layout: Layout,
+}
+
+impl TensorRef {
+    /// Device address of the first element.
+    pub fn address(&self) -> u64 {
+        self.buffer + self.layout.offset_bytes
+    }
+}
+
+/// Where the LSE goes: f32, strides in elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LseRef {
+    /// Device address; 4-byte aligned.
+    pub address: u64,
+    /// Elements between batch entries.
+    pub stride_batch: u64,
+    /// Elements between heads.
+    pub stride_head: u64,
+    /// Elements between query rows.
+    pub stride_row: u64,
+}
+
+impl LseRef {
+    /// Dense (batch, head, seqlen_q).
+    pub fn dense(address: u64, p: &AttnProblem) -> Self {
+        let stride_head = p.seqlen_q;
+        LseRef { address, stride_batch: p.num_heads_q * stride_head, stride_head, stride_row: 1 }
+    }
+}
+
+/// The tensors of a forward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tensors {
+    /// Queries.
+    pub q: TensorRef,
+    /// Keys.
+    pub k: TensorRef,
+    /// Values.
+    pub v: TensorRef,
+    /// Output.
+    pub o: TensorRef,
+    /// Log-sum-exp; `None`: not wanted.
+    pub lse: Option<LseRef>,
+}
+
+/// Everything about a launch but what the compiled kernel says itself (threads, shared memory, parameter offsets) and the
+/// opaque form of its tensor maps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LaunchPlan {
+    /// The compiled variant.
+    pub row: &'static Row,
+    /// CTAs.
+    pub grid: [u32; 3],
+    /// CTAs of a cluster.
+    pub cluster: [u32; 3],
+    /// Parameters.
+    pub params: AttnParams,
+}
+
+/// Default rescale threshold τ: O is rescaled when a row maximum grew by more than 2^8. P ≤ 2^8 then, far from
+/// overflow in f32, and typical data rescales almost never after the first block.
+pub const DEFAULT_TAU: f32 = 8.0;
+
+/// Columns of a tensor-map box: 128 bytes of a 16-bit type, one swizzle span.
+const BOX_COLS: u32 = 64;
+/// Rows of a tensor-map box.
+const BOX_ROWS: u32 = 128;
+/// Largest grid dimensions y and z.
+const MAX_GRID_YZ: u64 = 65535;
+/// Size of one LSE.
+pub const LSE_BYTES: u64 = 4;
+
+/// Plans the forward pass. `None`: O and LSE have no elements, there is nothing to launch. A problem without keys is
+/// launched: the kernel itself writes O = 0 and LSE = −∞.
+pub fn plan(p: &AttnProblem, tensors: &Tensors, tau: f32) -> Result<Option<LaunchPlan>, HostError> {
+    let row = route(p)?;
+    if !(tau >= 0.0 && tau.is_finite()) {
+        return Err(HostError::Unsupported {
+            what: "rescale_threshold",
+            given: tau.to_string(),
+            kernel: row.kernel,
+            allowed: "finite values ≥ 0".into(),
+            advice: "8 is the default, 0 rescales at every rise of a row maximum.",
+        });
+    }
+    if p.batch == 0 || p.seqlen_q == 0 {
+        return Ok(None);
+    }
+    check_sizes(p, row)?;
+    let q_sizes = (p.seqlen_q, p.num_heads_q);
+    let kv_sizes = (p.seqlen_k, p.num_heads_kv);
+    let map = |name, tensor, sizes| tensor_map(name, tensor, sizes, p, row);
+    let lse = tensors.lse.map(|lse| check_lse(&lse)).transpose()?;
+    let lse_stride = |f: fn(LseRef) -> u64| lse.map_or(0, f) as i64;
+    Ok(Some(LaunchPlan {
+        row,
+        grid: [
+            p.seqlen_q.div_ceil(u64::from(row.problem.rows_per_cta)) as u32,
+            p.num_heads_q as u32,
+            p.batch as u32,
+        ],
+        cluster: [1, 1, 1],
+        params: AttnParams {
+            q_map: map("q", &tensors.q, q_sizes)?,
+            k_map: map("k", &tensors.k, kv_sizes)?,
+            v_map: map("v", &tensors.v, kv_sizes)?,
+            o_map: map("o", &tensors.o, q_sizes)?,
+            lse: lse.map_or(0, |lse| lse.address),
+            lse_batch_stride: lse_stride(|lse| lse.stride_batch),
+            lse_head_stride: lse_stride(|lse| lse.stride_head),
+            lse_row_stride: lse_stride(|lse| lse.stride_row),
+            seqlen_q: p.seqlen_q as u32,
+            seqlen_k: p.seqlen_k as u32,
+            num_heads_q: p.num_heads_q as u32,
+            qhead_per_kvhead: p.qhead_per_kvhead() as u32,
+            batch: p.batch as u32,
+            scale_log2: (p.softmax_scale() * std::f64::consts::LOG2_E) as f32,
+            rescale_threshold: tau,
+        },
+    }))
+}
+
+/// The ranges (address, bytes) that a forward pass writes: O and LSE, neighbouring rows joined.
+pub fn output_ranges(p: &AttnProblem, tensors: &Tensors) -> Vec<(u64, u64)> {
+    let [batch, seqlen, heads] = [p.batch, p.seqlen_q, p.num_heads_q].map(|n| n as usize);
+    let elem_bytes = p.q_dtype.bytes();
+    let mut ranges = Vec::new();
+    for (b, s, h) in rows(batch, seqlen, heads) {
+        let start = tensors.o.buffer + tensors.o.layout.row_offset(elem_bytes, b, s, h);
+        ranges.push((start, p.head_dim_v * elem_bytes));
+        if let Some(lse) = &tensors.lse {
+            let [b, s, h] = [b, s, h].map(|n| n as u64);
+            let at = b * lse.stride_batch + h * lse.stride_head + s * lse.stride_row;
+            ranges.push((lse.address + at * LSE_BYTES, LSE_BYTES));
+        }
+    }
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let joined = last.0 + last.1 == next.0;
+        last.1 += if joined { next.1 } else { 0 };
+        joined
+    });
+    ranges
+}
+
+/// Row numbers are 32-bit in the kernel, and heads and batch entries are grid dimensions.
+fn check_sizes(p: &AttnProblem, row: &Row) -> Result<(), HostError> {
+    let max_seqlen = i32::MAX as u64 - u64::from(row.problem.rows_per_cta);
+    for (what, given, max) in [
+        ("seqlen_q", p.seqlen_q, max_seqlen),
+        ("seqlen_k", p.seqlen_k, max_seqlen),
+        ("num_heads_q", p.num_heads_q, MAX_GRID_YZ),
+        ("batch", p.batch, MAX_GRID_YZ),
+    ] {
+        if given > max {
+            return Err(HostError::Unsupported {
+                what,
+                given: given.to_string(),
+                kernel: row.kernel,
+                allowed: format!("at most {max}"),
+                advice: "Split the problem into several launches.",
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_lse(lse: &LseRef) -> Result<LseRef, HostError> {
+    if lse.address == 0 || !lse.address.is_multiple_of(4) {
+        return Err(HostError::Tensor {
+            tensor: "lse",
+            what: "address",
+            given: format!("{:#x}", lse.address),
+            allowed: "a multiple of 4 bytes and not 0".into(),
+            advice: "Pass None where no LSE is wanted.",
+        });
+    }
+    Ok(*lse)
+}
+
+/// (head_dim, seqlen, head, batch) with box (64, 128, 1, 1): the sequence is a dimension of its own, so that a tile past
+/// its end reads zeros and writes nothing and never meets the neighbouring head or batch entry.
+fn tensor_map(
+    tensor: &'static str,
+    at: &TensorRef,
+    (seqlen, heads): (u64, u64),
+    p: &AttnProblem,
+    row: &Row,
+) -> Result<TensorMapArgs, HostError> {
+    let address = at.address();
+    if !address.is_multiple_of(16) || address == 0 {
+        return Err(HostError::Tensor {
+            tensor,
+            what: "address",
+            given: format!("{address:#x}"),
+            allowed: "a multiple of 16 bytes and not 0".into(),
+            advice: "Tensor copies need it: allocate with an aligned allocator or slice at multiples of 8 elements.",
+        });
+    }
+    let elem_bytes = dtype_of(row).bytes();
+    let l = &at.layout;
+    let mut strides_bytes = [0; 3];
+    let strides =
+        [("stride_seq", l.stride_seq), ("stride_head", l.stride_head), ("stride_batch", l.stride_batch)];
+    for (slot, (what, elems)) in strides_bytes.iter_mut().zip(strides) {
+        let bytes = elems.checked_mul(elem_bytes).filter(|b| b.is_multiple_of(16) && *b < 1 << 40);
+        *slot = bytes.ok_or_else(|| HostError::Tensor {
+            tensor,
+            what,
+            given: format!("{elems} elements"),
+            allowed: format!(
+                "a multiple of {} elements, below {}",
+                16 / elem_bytes,
+                (1u64 << 40) / elem_bytes
+            ),
+            advice: "Tensor copies need strides of whole 16 bytes: pad the rows.",
+        })?;
+    }
+    Ok(TensorMapArgs {
+        dtype: dtype_of(row),
+        address,
+        // A map cannot have an empty dimension. Without keys the kernel loads no K or V, so that the row is never read.
+        dims: [u64::from(row.problem.head_dim_qk), seqlen.max(1), heads, p.batch],
+        strides_bytes,
+        box_dims: [BOX_COLS, BOX_ROWS, 1, 1],
+        swizzle: Swizzle::B128,
+    })
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,73 @@
+// The running maximum and sum of a row, in the log2 domain, and the probabilities of one block of keys.
+//
+//   m2 = row_max · scale_log2        P = 2^(s·scale_log2 − m2)        row_sum = Σ P
+//
+// row_max may lag behind the true maximum by up to rescale_threshold (in log2 units): P then grows to at most
+// 2^threshold, and O and row_sum carry the same factor, so that O / row_sum and the LSE stay exact.
+#pragma once
+#include "attn/mask.cuh"
+#include "ptx/cvt.cuh"
+#include "ptx/math.cuh"
+
+constexpr float kLn2 = 0.693147180559945309417f;
+
+struct RowState {
+    float row_max = minus_infinity();  // raw score units
+    float row_sum = 0.0f;
+
+    // row_max in log2 units. A row that has seen no key has −inf; 0 keeps −inf − (−inf) from making a NaN.
+    __device__ __forceinline__ float m2(float scale_log2) const {
+        return row_max == minus_infinity() ? 0.0f : row_max * scale_log2;
+    }
+};
+
+// Largest of kCols scores and `start`: eight scores a round in four chains.
+template <u32 kCols> __device__ __forceinline__ float row_max_of(const float (&s)[kCols], float start) {
+    float chain[4] = {start, minus_infinity(), minus_infinity(), minus_infinity()};
+#pragma unroll
+    for (u32 col = 0; col < kCols; col += 8)
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) chain[k] = max_f32(chain[k], s[col + 2 * k], s[col + 2 * k + 1]);
+    return max_f32(max_f32(chain[0], chain[1], chain[2]), chain[3]);
+}
+
+// Takes the block's maximum into row_max and returns alpha, the factor for everything accumulated so far: 1 while
+// the maximum grew by no more than the threshold (the old one is kept), else 2^(old − new).
+// (−inf) − (−inf) is a NaN, which compares false: a row without any key keeps its state.
+__device__ __forceinline__ float update_row_max(RowState& row, float block_max, float scale_log2, float threshold) {
+    const float growth_log2 = (block_max - row.row_max) * scale_log2;
+    float alpha = 1.0f;
+    if (growth_log2 > threshold) {
+        alpha = ex2_approx_ftz_f32(-growth_log2);
+        row.row_max = block_max;
+    }
+    return alpha;
+}
+
+// s[first .. first+kCount) becomes P in place, and packed bf16 pairs in p.
+template <u32 kFirst, u32 kCount, u32 kCols>
+__device__ __forceinline__ void scores_to_p(float (&s)[kCols], u32* p, F32x2 scale2, F32x2 minus_m2) {
+#pragma unroll
+    for (u32 i = 0; i < kCount; i += 2) {
+        float& lo = s[kFirst + i];
+        float& hi = s[kFirst + i + 1];
+        mov_b64_unpack(lo, hi, fma_rn_f32x2(mov_b64_pack(lo, hi), scale2, minus_m2));
+        lo = ex2_approx_ftz_f32(lo);
+        hi = ex2_approx_ftz_f32(hi);
+        p[i / 2] = cvt_rn_bf16x2_f32(hi, lo);
+    }
+}
+
+// Σ of kCols values, four packed chains.
+template <u32 kCols> __device__ __forceinline__ float row_sum_of(const float (&p)[kCols]) {
+    F32x2 chain[4];
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) chain[k] = mov_b64_pack(p[2 * k], p[2 * k + 1]);
+#pragma unroll
+    for (u32 col = 8; col < kCols; col += 8)
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) chain[k] = add_rn_f32x2(chain[k], mov_b64_pack(p[col + 2 * k], p[col + 2 * k + 1]));
+    float lo, hi;
+    mov_b64_unpack(lo, hi, add_rn_f32x2(add_rn_f32x2(chain[0], chain[1]), add_rn_f32x2(chain[2], chain[3])));
+    return lo + hi;
+}

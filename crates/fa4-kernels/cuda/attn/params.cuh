@@ -1,0 +1,42 @@
+// What the host passes to an attention kernel, by value. Its #[repr(C)] twin lives in the host crate, which checks its
+// offsets against the exported kinfo_params at load time.
+#pragma once
+#include "prim/table.cuh"
+
+// A CUtensorMap: opaque here. The driver asks for 64-byte alignment; its own type says 128, and so does ours, because
+// by-value structs of the two alignments are laid out differently in the parameter space.
+struct alignas(128) TensorMap {
+    u64 opaque[16];
+};
+
+// Tensor maps are 4-D: (head_dim, seqlen, head, batch), box (64, 128, 1, 1), bf16, 128-byte swizzle, zero fill. The
+// sequence is a dimension of its own, so that a tile past the end reads zeros and writes nothing, and never meets the
+// neighbouring head or batch entry.
+struct AttnParams {
+    TensorMap q_map;
+    TensorMap k_map;
+    TensorMap v_map;
+    TensorMap o_map;
+    float* lse;            // natural logarithm, f32; null: not wanted
+    i64 lse_batch_stride;  // elements
+    i64 lse_head_stride;
+    i64 lse_row_stride;
+    u32 seqlen_q;
+    u32 seqlen_k;
+    u32 num_heads_q;
+    u32 qhead_per_kvhead;
+    u32 batch;
+    float scale_log2;         // softmax scale × log2 e, > 0
+    float rescale_threshold;  // O is rescaled only when a row maximum grew by more than this, in log2 units; ≥ 0
+};
+
+// clang-format off
+#define PARAM_ROW(field) {#field, u32(__builtin_offsetof(AttnParams, field)), u32(sizeof(AttnParams::field))}
+constexpr Table<ParamRow, 15> kAttnParams = {{
+    PARAM_ROW(q_map),            PARAM_ROW(k_map),           PARAM_ROW(v_map),          PARAM_ROW(o_map),
+    PARAM_ROW(lse),              PARAM_ROW(lse_batch_stride), PARAM_ROW(lse_head_stride), PARAM_ROW(lse_row_stride),
+    PARAM_ROW(seqlen_q),         PARAM_ROW(seqlen_k),        PARAM_ROW(num_heads_q),    PARAM_ROW(qhead_per_kvhead),
+    PARAM_ROW(batch),            PARAM_ROW(scale_log2),      PARAM_ROW(rescale_threshold),
+}};
+#undef PARAM_ROW
+// clang-format on

@@ -1,0 +1,552 @@
+// FlashAttention forward for sm_100a, bf16, head_dim 128:
+//
+//     O = softmax(scale · Q Kᵀ + mask) V        LSE = ln Σ exp(scale · Q Kᵀ + mask)
+//
+// Masks: full; causal aligned bottom-right. Any seqlen_q and seqlen_k ≥ 1, any GQA ratio, any batch, strides by tensor
+// map. Rows that see no key give O = 0 and LSE = −inf. Not supported here: other head dims and dtypes, varlen, paging,
+// windows, dropout, biases, seqlen_k = 0.
+//
+// A CTA owns 256 rows of one head as two tiles of 128. Sixteen warps, one job each; everything is handed over through
+// mbarriers. While a softmax group works on one tile, the tensor core works on the other:
+//
+//   load        Q0 K0 Q1 V0 K1 V1 K2 V2 …                                         (ring of 3 K/V slots)
+//   mma         S0=Q0K0 S1=Q1K0 | O0+=P0V0 S0=Q0K1 | O1+=P1V0 S1=Q1K1 | O0+=P0V1 S0=Q0K2 | …
+//   softmax0            [max, exp2, P0, sum]          [max, exp2, P0, sum]
+//   softmax1                          [max, exp2, P1, sum]          [max, exp2, P1, sum]
+//   correction                                   [O0·=α]       [O1·=α]         …  [O/row_sum → smem]
+//   epilogue                                                                                     [smem → global]
+//
+// K/V blocks run from the last to the first, so that masked blocks come first. Both tiles share every K/V block; a
+// tile that needs fewer of them (causal) joins later.
+//
+// The deep dive (state machine per role, why each wait exists) is docs/kernels/fwd_sm100.md.
+
+#include "attn/online_softmax.cuh"
+#include "attn/params.cuh"
+#include "attn/rescale.cuh"
+#include "attn/tile_scheduler.cuh"
+#include "prim/instr_desc.cuh"
+#include "prim/pipeline.cuh"
+#include "prim/smem_desc.cuh"
+#include "prim/swizzle.cuh"
+#include "prim/table.cuh"
+#include "ptx/cover.cuh"
+#include "ptx/ldst.cuh"
+#include "ptx/sync.cuh"
+#include "ptx/tcgen05.cuh"
+#include "ptx/tma.cuh"
+
+namespace {
+
+// ---------------------------------------------------------------------------------------------------- constants
+
+constexpr u32 kTileM = 128;  // query rows per tile = TMEM lanes
+constexpr u32 kTileN = 128;  // keys per block
+constexpr u32 kHeadDim = 128;
+constexpr u32 kTiles = 2;     // query tiles per CTA, worked on in turn
+constexpr u32 kKvStages = 3;  // slots of the K/V ring
+constexpr u32 kWarps = 16;
+constexpr u32 kThreads = kWarps * 32;
+constexpr u32 kTmemCols = 512;
+constexpr u32 kMmaK = 16;  // contraction per tcgen05.mma of 16-bit operands
+
+// Tiles in shared memory are two panels of 64 columns (128 bytes: one swizzle span), each kTileM = kTileN rows tall.
+constexpr u32 kPanelCols = 64;
+constexpr u32 kPanels = kHeadDim / kPanelCols;
+constexpr u32 kPanelBytes = kTileN * kSwizzleSpanBytes;
+constexpr u32 kTileBytes = kPanels * kPanelBytes;
+
+// P is handed to the tensor core in two parts, so that O += P·V can start while the last exponentials are computed.
+constexpr u32 kPHeadKeys = 96;
+constexpr u32 kPTailKeys = kTileN - kPHeadKeys;
+
+// ------------------------------------------------------------------------------------------------------- tables
+
+// clang-format off
+constexpr Table<RoleRow, 7> kRoles = {{
+    // name         first  warps  regs
+    {"softmax0",    0,     4,     192},
+    {"softmax1",    4,     4,     192},
+    {"correction",  8,     4,     72},
+    {"mma",         12,    1,     56},
+    {"epilogue",    13,    1,     56},
+    {"load",        14,    1,     56},
+    {"idle",        15,    1,     56},
+}};
+
+constexpr Table<SmemRow, 7> kSmem = place(Table<SmemRow, 7>{{
+    // name          bytes                align  stages
+    {"Q",            kTileBytes,          1024,  kTiles,     0},
+    {"KV",           kTileBytes,          1024,  kKvStages,  0},
+    {"O",            kTileBytes,          1024,  kTiles,     0},
+    {"row_factor",   kTileM * 4,          128,   kTiles,     0},  // alpha of a step; at the end row_sum
+    {"row_max",      kTileM * 4,          128,   kTiles,     0},  // at the end, in log2 units
+    {"barriers",     24 * kMbarrierBytes, 8,     1,          0},
+    {"tmem_base",    4,                   4,     1,          0},
+}});
+
+constexpr Table<TmemRow, 6> kTmem = {{
+    // name   dtype   written by        read by           alias  col   cols
+    {"S0",    "f32",  "mma",            "softmax0",       "",    0,    128},
+    {"P0",    "bf16", "softmax0",       "mma",            "S0",  64,   64},   // after S0 has been loaded
+    {"S1",    "f32",  "mma",            "softmax1",       "",    128,  128},
+    {"P1",    "bf16", "softmax1",       "mma",            "S1",  192,  64},
+    {"O0",    "f32",  "mma correction", "mma correction", "",    256,  128},
+    {"O1",    "f32",  "mma correction", "mma correction", "",    384,  128},
+}};
+
+constexpr Table<BarrierRow, 10> kBarriers = place(Table<BarrierRow, 10>{{
+    // name          arriver                waiter        what becomes true                                   stages     arrivals tx_bytes
+    {"Q_full",       "load",                "mma",        "Q tile in smem",                                   kTiles,    1,   kTileBytes, 0},
+    {"KV_full",      "load",                "mma",        "K or V block in the slot",                         kKvStages, 1,   kTileBytes, 0},
+    {"KV_empty",     "mma",                 "load",       "slot read by every mma (commit)",                  kKvStages, 1,   0,          0},
+    {"S_full",       "mma",                 "softmax#",   "S in TMEM, all earlier mma done (commit)",         kTiles,    1,   0,          0},
+    {"P_full",       "softmax# correction", "mma",        "S loaded, first 96 keys of P stored, O rescaled",  kTiles,    256, 0,          0},
+    {"P_tail_full",  "softmax#",            "mma",        "last 32 keys of P stored",                         kTiles,    128, 0,          0},
+    {"stats_full",   "softmax#",            "correction", "row_factor (at the end also row_max) written",     kTiles,    128, 0,          0},
+    {"stats_empty",  "correction",          "softmax#",   "row_factor read",                                  kTiles,    128, 0,          0},
+    {"O_full",       "mma",                 "correction", "O final in TMEM (commit)",                         kTiles,    1,   0,          0},
+    {"O_staged",     "correction",          "epilogue",   "normalised O in smem, visible to the async proxy", kTiles,    128, 0,          0},
+}}, find(kSmem, "barriers").offset);
+// clang-format on
+
+// ------------------------------------------------------------------------------------------------ table asserts
+
+static_assert(roles_tile_warps(kRoles, kWarps), "roles cover the 16 warps, one register budget per warpgroup");
+static_assert(register_count(kRoles) <= 64 * 1024, "registers of an SM");
+static_assert(smem_bytes(kSmem) <= 227 * 1024, "shared memory of a CTA");
+static_assert(barrier_count(kBarriers) * kMbarrierBytes <= find(kSmem, "barriers").bytes, "room for the barriers");
+static_assert(tmem_overlaps_are_declared(kTmem), "TMEM regions");
+static_assert(kTileBytes == kTileM * kHeadDim * 2 && kTileM == kTileN, "one box shape for Q, K, V and O");
+
+// ----------------------------------------------------------------------------------------------- params and Ctx
+
+// Offsets of the table rows as constants.
+struct Barrier {
+    u32 offset;
+};
+__device__ constexpr Barrier barrier(const char* name) { return {find(kBarriers, name).offset}; }
+constexpr Barrier Q_full = barrier("Q_full"), KV_full = barrier("KV_full"), KV_empty = barrier("KV_empty"),
+                  S_full = barrier("S_full"), P_full = barrier("P_full"), P_tail_full = barrier("P_tail_full"),
+                  stats_full = barrier("stats_full"), stats_empty = barrier("stats_empty"), O_full = barrier("O_full"),
+                  O_staged = barrier("O_staged");
+
+constexpr u32 kSmemQ = find(kSmem, "Q").offset, kSmemKV = find(kSmem, "KV").offset, kSmemO = find(kSmem, "O").offset;
+constexpr u32 kSmemRowFactor = find(kSmem, "row_factor").offset, kSmemRowMax = find(kSmem, "row_max").offset;
+constexpr u32 kSmemTmemBase = find(kSmem, "tmem_base").offset;
+
+constexpr u32 kTmemS = find(kTmem, "S0").col, kTmemP = find(kTmem, "P0").col, kTmemO = find(kTmem, "O0").col;
+constexpr u32 kTmemTileCols = find(kTmem, "S1").col - kTmemS;
+static_assert(find(kTmem, "P1").col == kTmemP + kTmemTileCols && find(kTmem, "O1").col == kTmemO + kTmemTileCols, "");
+
+constexpr u32 kInstrDescQK = instr_desc_bf16_f32(kTileM, kTileN, Major::kK, Major::kK);
+constexpr u32 kInstrDescPV = instr_desc_bf16_f32(kTileM, kHeadDim, Major::kK, Major::kMn);
+
+// What every role sees: parameters, address bases, and which thread it is.
+struct Ctx {
+    const AttnParams& p;
+    SmemAddr smem;
+    TmemAddr tmem;
+    u32 warp, lane;
+
+    __device__ __forceinline__ MbarAddr bar(Barrier b, u32 stage) const {
+        return {smem.u + b.offset + stage * kMbarrierBytes};
+    }
+    __device__ __forceinline__ SmemAddr q(u32 t) const { return smem + (kSmemQ + t * kTileBytes); }
+    __device__ __forceinline__ SmemAddr kv(u32 stage) const { return smem + (kSmemKV + stage * kTileBytes); }
+    __device__ __forceinline__ SmemAddr o(u32 t) const { return smem + (kSmemO + t * kTileBytes); }
+    __device__ __forceinline__ TmemAddr S(u32 t) const { return tmem.col(kTmemS + t * kTmemTileCols); }
+    __device__ __forceinline__ TmemAddr P(u32 t) const { return tmem.col(kTmemP + t * kTmemTileCols); }
+    __device__ __forceinline__ TmemAddr O(u32 t) const { return tmem.col(kTmemO + t * kTmemTileCols); }
+
+    // The tile row, and TMEM lane, of this thread in a warpgroup role; and the first lane its warp may touch.
+    __device__ __forceinline__ u32 row() const { return warp % 4 * 32 + lane; }
+    __device__ __forceinline__ u32 first_lane() const { return warp % 4 * 32; }
+    __device__ __forceinline__ SmemAddr row_factor(u32 t) const {
+        return smem + (kSmemRowFactor + (t * kTileM + row()) * 4);
+    }
+    __device__ __forceinline__ SmemAddr row_max(u32 t) const { return smem + (kSmemRowMax + (t * kTileM + row()) * 4); }
+};
+
+// -------------------------------------------------------------------------------------------------- role: load
+
+// One tile: a box per panel. The tensor map clips the sequence and fills with zeros.
+__device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u32 row, u32 head, u32 batch,
+                                          MbarAddr full) {
+    mbarrier_arrive_expect_tx(full, kTileBytes);
+#pragma unroll
+    for (u32 panel = 0; panel < kPanels; ++panel)
+        cp_async_bulk_tensor_4d_g2s(dst + panel * kPanelBytes, &map, panel * kPanelCols, row, head, batch, full);
+}
+
+// Loads one K or V block into the next slot of the ring.
+__device__ __forceinline__ void load_kv(const Ctx& ctx, const Work& work, const TensorMap& map, u32 n_block,
+                                        Ring<kKvStages>& ring) {
+    wait_empty(ctx.bar(KV_empty, ring.stage), ring.phase);
+    load_tile(ctx.kv(ring.stage), map, n_block * kTileN, work.kv_head, work.batch, ctx.bar(KV_full, ring.stage));
+    if (ring.advance()) {
+        if (ring.phase == 1)
+            COVER("ring_wrap_0");
+        else
+            COVER("ring_wrap_1");
+    }
+}
+
+__device__ __forceinline__ void load_q(const Ctx& ctx, const Work& work, u32 t) {
+    const Tile& tile = work.tile[t];
+    if (tile.n_blocks == 0) return;
+    load_tile(ctx.q(t), ctx.p.q_map, tile.first_row, work.head, work.batch, ctx.bar(Q_full, t));
+}
+
+// One thread. Q0 K Q1 V first, so that the first S0 can start early; then K and V block by block.
+__device__ __forceinline__ void load(const Ctx& ctx, const Work& work) {
+    Ring<kKvStages> ring;
+    if (!work.tile[1].present) COVER("second_tile_absent");
+    load_q(ctx, work, 0);
+#pragma unroll 1
+    for (u32 i = 0; i < work.n_blocks; ++i) {
+        const u32 n_block = work.n_blocks - 1 - i;
+        load_kv(ctx, work, ctx.p.k_map, n_block, ring);
+        if (i == 0) load_q(ctx, work, 1);
+        load_kv(ctx, work, ctx.p.v_map, n_block, ring);
+    }
+}
+
+// --------------------------------------------------------------------------------------------------- role: mma
+
+// S = Q·Kᵀ: both operands K-major, 32 bytes of each row per step.
+__device__ __forceinline__ void mma_qk(TmemAddr S, SmemAddr q, SmemAddr k) {
+#pragma unroll
+    for (u32 step = 0; step < kHeadDim / kMmaK; ++step) {
+        const u32 offset = step * kMmaK / kPanelCols * kPanelBytes + step * kMmaK % kPanelCols * 2;
+        tcgen05_mma_f16_ss(S, smem_desc(kSmemDescKMajor, q + offset), smem_desc(kSmemDescKMajor, k + offset),
+                           kInstrDescQK, step > 0);
+    }
+}
+
+// O (+)= P·V over the keys [kFirst, kLast): P from TMEM, two keys a column; V MN-major, 128 bytes a key.
+template <u32 kFirst, u32 kLast>
+__device__ __forceinline__ void mma_pv(TmemAddr O, TmemAddr P, SmemAddr v, bool accumulate) {
+#pragma unroll
+    for (u32 key = kFirst; key < kLast; key += kMmaK)
+        tcgen05_mma_f16_ts(O, P.col(key / 2), smem_desc(kSmemDescMnMajor<kPanelBytes>, v + key * kSwizzleSpanBytes),
+                           kInstrDescPV, key > 0 || accumulate);
+}
+
+// One thread. Step i multiplies P(i−1) by V(i−1) and then Q by K(i), for either tile in turn.
+//
+// Note (S and P share columns): S(i) overwrites the columns of P(i−1). The tensor core executes the mma of one thread
+// in issue order, so P(i−1)·V is done reading when Q·K(i) writes; the manual promises this order only for mma with
+// the same accumulator, shipped kernels rely on it in general.
+__device__ __forceinline__ void mma(const Ctx& ctx, const Work& work) {
+    Ring<kKvStages> ring;  // K(0) V(0) K(1) V(1) …
+    Ring<1> p_ring[kTiles];
+    const u32 n_steps = work.n_blocks == 0 ? 0 : work.n_blocks + 1;
+#pragma unroll 1
+    for (u32 i = 0; i < n_steps; ++i) {
+        const bool has_v = i > 0, has_k = i < work.n_blocks;
+        const Ring<kKvStages> v_slot = ring;
+        if (has_v) ring.advance();
+        const Ring<kKvStages> k_slot = ring;
+        if (has_k) ring.advance();
+        if (has_v) wait_full(ctx.bar(KV_full, v_slot.stage), v_slot.phase);
+#pragma unroll
+        for (u32 t = 0; t < kTiles; ++t) {
+            const u32 skip = work.skip(t);
+            if (i > skip) {
+                const bool accumulate = i > skip + 1;
+                wait_full(ctx.bar(P_full, t), p_ring[t].phase);
+                tcgen05_fence_after_thread_sync();
+                mma_pv<0, kPHeadKeys>(ctx.O(t), ctx.P(t), ctx.kv(v_slot.stage), accumulate);
+                wait_full(ctx.bar(P_tail_full, t), p_ring[t].phase);
+                tcgen05_fence_after_thread_sync();
+                mma_pv<kPHeadKeys, kTileN>(ctx.O(t), ctx.P(t), ctx.kv(v_slot.stage), accumulate);
+                p_ring[t].advance();
+                if (!has_k) tcgen05_commit(ctx.bar(O_full, t));
+            }
+            if (t == kTiles - 1 && has_v) tcgen05_commit(ctx.bar(KV_empty, v_slot.stage));
+            if (t == 0 && has_k) wait_full(ctx.bar(KV_full, k_slot.stage), k_slot.phase);
+            if (has_k && i >= skip) {
+                if (i == skip) wait_full(ctx.bar(Q_full, t), 0);
+                tcgen05_fence_after_thread_sync();
+                mma_qk(ctx.S(t), ctx.q(t), ctx.kv(k_slot.stage));
+                tcgen05_commit(ctx.bar(S_full, t));
+            }
+            if (t == kTiles - 1 && has_k) tcgen05_commit(ctx.bar(KV_empty, k_slot.stage));
+        }
+    }
+}
+
+// ----------------------------------------------------------------------------------------------- role: softmax
+
+// Masks a block where it must be: past the end of the keys, or across the diagonal.
+template <Mask kMask>
+__device__ __forceinline__ void mask_block(const Ctx& ctx, const Tile& tile, u32 n_block, float (&s)[kTileN]) {
+    const u32 first_key = n_block * kTileN;
+    // Uniform over the tile: does its first row, which sees the fewest keys, see all of the block?
+    if (first_key + kTileN <= visible_keys<kMask>(ctx.p, tile.first_row)) {
+        COVER("block_full");
+        return;
+    }
+    if (first_key + kTileN > ctx.p.seqlen_k)
+        COVER("tail_k");
+    else
+        COVER("block_diagonal");
+    mask_scores(s, i32(visible_keys<kMask>(ctx.p, tile.first_row + ctx.row()) - first_key));
+}
+
+// Stores P and tells the tensor core, in two parts.
+__device__ __forceinline__ void store_p(const Ctx& ctx, u32 t, float (&s)[kTileN], float scale_log2, float m2) {
+    const F32x2 scale2 = mov_b64_pack(scale_log2, scale_log2), minus_m2 = mov_b64_pack(-m2, -m2);
+    const TmemAddr P = ctx.P(t).lane(ctx.first_lane());
+    u32 p[32];
+    scores_to_p<0, 64>(s, p, scale2, minus_m2);
+    tcgen05_st_32x32b_x32(P, p);
+    scores_to_p<64, 32>(s, p, scale2, minus_m2);
+    tcgen05_st_32x32b_x16(P.col(32), p);
+    tcgen05_wait_st();
+    tcgen05_fence_before_thread_sync();
+    mbarrier_arrive(ctx.bar(P_full, t));
+    scores_to_p<kPHeadKeys, kPTailKeys>(s, p, scale2, minus_m2);
+    tcgen05_st_32x32b_x16(P.col(kPHeadKeys / 2), p);
+    tcgen05_wait_st();
+    tcgen05_fence_before_thread_sync();
+    mbarrier_arrive(ctx.bar(P_tail_full, t));
+}
+
+// A warpgroup per tile, a thread per row.
+template <Mask kMask> __device__ __forceinline__ void softmax(const Ctx& ctx, u32 t, const Tile& tile) {
+    const float scale_log2 = ctx.p.scale_log2;
+    RowState row;
+    Ring<1> s_ring, stats_ring;
+    if (kMask == Mask::kCausal && tile.present && tile.n_blocks * kTileN < ctx.p.seqlen_k) COVER("block_skipped");
+#pragma unroll 1
+    for (u32 i = 0; i < tile.n_blocks; ++i) {
+        float s[kTileN];
+        wait_full(ctx.bar(S_full, t), s_ring.phase);
+        s_ring.advance();
+        tcgen05_fence_after_thread_sync();
+#pragma unroll
+        for (u32 col = 0; col < kTileN; col += 32)
+            tcgen05_ld_32x32b_x32(s + col, ctx.S(t).lane(ctx.first_lane()).col(col));
+        tcgen05_wait_ld();
+        mask_block<kMask>(ctx, tile, tile.n_blocks - 1 - i, s);
+
+        const float block_max = row_max_of(s, row.row_max);
+        float alpha = 0.0f;
+        if (i == 0) {
+            row.row_max = block_max;  // nothing accumulated yet: no factor to hand over
+        } else {
+            alpha = update_row_max(row, block_max, scale_log2, ctx.p.rescale_threshold);
+            wait_empty(ctx.bar(stats_empty, t), stats_ring.phase);
+            st_shared_f32(ctx.row_factor(t), alpha);
+            mbarrier_arrive(ctx.bar(stats_full, t));
+            stats_ring.advance();
+        }
+        store_p(ctx, t, s, scale_log2, row.m2(scale_log2));
+        row.row_sum = row.row_sum * alpha + row_sum_of(s);
+    }
+    if (tile.n_blocks > 0) {
+        wait_empty(ctx.bar(stats_empty, t), stats_ring.phase);
+        st_shared_f32(ctx.row_factor(t), row.row_sum);
+        st_shared_f32(ctx.row_max(t), row.m2(scale_log2));
+        mbarrier_arrive(ctx.bar(stats_full, t));
+    }
+}
+
+// -------------------------------------------------------------------------------------------- role: correction
+
+// O *= alpha in TMEM, by the whole warp, if any of its rows asks for it.
+__device__ __forceinline__ void rescale_o(TmemAddr O, float alpha) {
+    if (!vote_sync_any(alpha < 1.0f)) {
+        COVER("rescale_skipped");
+        return;
+    }
+    COVER("rescale_taken");
+#pragma unroll
+    for (u32 col = 0; col < kHeadDim; col += 32) {
+        float o[32];
+        tcgen05_ld_32x32b_x32(o, O.col(col));
+        tcgen05_wait_ld();
+        scale_row<32>(o, alpha);
+        tcgen05_st_32x32b_x32_f32(O.col(col), o);
+    }
+    tcgen05_wait_st();
+}
+
+// Columns [col, col + 32) of this thread's O row as bf16 into the swizzled staging tile.
+__device__ __forceinline__ void stage_o(SmemAddr tile, u32 row, u32 col, const float (&o)[32]) {
+    const u32 panel = col / kPanelCols * kPanelBytes;
+#pragma unroll
+    for (u32 c = 0; c < 32; c += 8)
+        st_shared_v4_b32(tile + (panel + swizzle_128b(row * kSwizzleSpanBytes + (col % kPanelCols + c) * 2)),
+                         cvt_rn_bf16x2_f32(o[c + 1], o[c]), cvt_rn_bf16x2_f32(o[c + 3], o[c + 2]),
+                         cvt_rn_bf16x2_f32(o[c + 5], o[c + 4]), cvt_rn_bf16x2_f32(o[c + 7], o[c + 6]));
+}
+
+__device__ __forceinline__ void store_lse(const Ctx& ctx, const Work& work, u32 row, float lse) {
+    const AttnParams& p = ctx.p;
+    if (p.lse == nullptr || row >= p.seqlen_q) return;
+    st_global_f32(p.lse + (i64(work.batch) * p.lse_batch_stride + i64(work.head) * p.lse_head_stride +
+                           i64(row) * p.lse_row_stride),
+                  lse);
+}
+
+// The final O of one tile: normalise, convert, stage for the epilogue; and the LSE.
+template <Mask kMask>
+__device__ __forceinline__ void finish_tile(const Ctx& ctx, const Work& work, u32 t, u32 stats_phase) {
+    const Tile& tile = work.tile[t];
+    float row_sum = 0.0f, m2 = 0.0f;
+    if (tile.n_blocks > 0) {
+        wait_full(ctx.bar(stats_full, t), stats_phase);
+        row_sum = ld_shared_f32(ctx.row_factor(t));
+        m2 = ld_shared_f32(ctx.row_max(t));
+        wait_full(ctx.bar(O_full, t), 0);
+        tcgen05_fence_after_thread_sync();
+    }
+    // A row that saw a key has a P of at least 1 in its sum, because row_max never exceeds the true maximum.
+    const bool empty_row = row_sum == 0.0f;
+    if (kMask == Mask::kCausal && empty_row) COVER("empty_row");
+    const float inv_sum = empty_row ? 0.0f : rcp_approx_ftz_f32(row_sum);
+    store_lse(ctx, work, tile.first_row + ctx.row(),
+              empty_row ? minus_infinity() : (m2 + lg2_approx_ftz_f32(row_sum)) * kLn2);
+#pragma unroll
+    for (u32 col = 0; col < kHeadDim; col += 32) {
+        float o[32] = {};
+        if (tile.n_blocks > 0) {
+            tcgen05_ld_32x32b_x32(o, ctx.O(t).lane(ctx.first_lane()).col(col));
+            tcgen05_wait_ld();
+            scale_row<32>(o, inv_sum);
+        }
+        stage_o(ctx.o(t), ctx.row(), col, o);
+    }
+    fence_proxy_async_shared_cta();
+    mbarrier_arrive(ctx.bar(O_staged, t));
+}
+
+// A warpgroup, a thread per row, both tiles in turn. The first block of a tile needs no correction: O is overwritten.
+template <Mask kMask> __device__ __forceinline__ void correction(const Ctx& ctx, const Work& work) {
+    Ring<1> stats_ring[kTiles];
+#pragma unroll
+    for (u32 t = 0; t < kTiles; ++t)
+        if (work.tile[t].n_blocks > 0) mbarrier_arrive(ctx.bar(P_full, t));
+#pragma unroll 1
+    for (u32 i = 1; i < work.n_blocks; ++i) {
+#pragma unroll
+        for (u32 t = 0; t < kTiles; ++t) {
+            if (i <= work.skip(t)) continue;
+            wait_full(ctx.bar(stats_full, t), stats_ring[t].phase);
+            stats_ring[t].advance();
+            // alpha of step i was published after S_full(i), whose commit covers the mma that wrote O in step i−1.
+            tcgen05_fence_after_thread_sync();
+            const float alpha = ld_shared_f32(ctx.row_factor(t));
+            mbarrier_arrive(ctx.bar(stats_empty, t));
+            rescale_o(ctx.O(t).lane(ctx.first_lane()), alpha);
+            tcgen05_fence_before_thread_sync();
+            mbarrier_arrive(ctx.bar(P_full, t));
+        }
+    }
+#pragma unroll
+    for (u32 t = 0; t < kTiles; ++t)
+        if (work.tile[t].present) finish_tile<kMask>(ctx, work, t, stats_ring[t].phase);
+}
+
+// ---------------------------------------------------------------------------------------------- role: epilogue
+
+// One thread. The tensor map clips rows past the end.
+__device__ __forceinline__ void epilogue(const Ctx& ctx, const Work& work) {
+#pragma unroll
+    for (u32 t = 0; t < kTiles; ++t) {
+        if (!work.tile[t].present) continue;
+        wait_full(ctx.bar(O_staged, t), 0);
+#pragma unroll
+        for (u32 panel = 0; panel < kPanels; ++panel)
+            cp_async_bulk_tensor_4d_s2g(&ctx.p.o_map, panel * kPanelCols, work.tile[t].first_row, work.head, work.batch,
+                                        ctx.o(t) + panel * kPanelBytes);
+        cp_async_bulk_commit_group();
+    }
+    cp_async_bulk_wait_group_read<0>();  // shared memory must outlive the reads
+}
+
+// ------------------------------------------------------------------------------------------------------- entry
+
+constexpr u32 kFirstWarpMma = find(kRoles, "mma").first_warp, kFirstWarpEpilogue = find(kRoles, "epilogue").first_warp,
+              kFirstWarpLoad = find(kRoles, "load").first_warp,
+              kFirstWarpCorrection = find(kRoles, "correction").first_warp;
+
+__device__ __forceinline__ void init_barriers(SmemAddr smem) {
+#pragma unroll
+    for (u32 i = 0; i < kBarriers.kRows; ++i)
+#pragma unroll
+        for (u32 stage = 0; stage < kBarriers.row[i].stages; ++stage)
+            mbarrier_init({smem.u + kBarriers.row[i].offset + stage * kMbarrierBytes}, kBarriers.row[i].arrivals);
+    fence_mbarrier_init_release_cluster();
+}
+
+template <Mask kMask> __device__ __forceinline__ void fwd(const AttnParams& p) {
+    extern __shared__ __align__(1024) u8 dynamic_smem[];
+    const SmemAddr smem = {u32(__cvta_generic_to_shared(dynamic_smem))};
+    const u32 warp = shfl_sync_idx_lane0(threadIdx.x / 32), lane = threadIdx.x % 32;
+    const Work work = make_work<kMask, kTileM, kTileN>(p);
+
+    if (warp == kFirstWarpLoad && elect_sync()) {
+        init_barriers(smem);
+        prefetch_tensormap(&p.q_map);
+        prefetch_tensormap(&p.k_map);
+        prefetch_tensormap(&p.v_map);
+        prefetch_tensormap(&p.o_map);
+    }
+    if (warp == kFirstWarpMma) {
+        tcgen05_alloc<kTmemCols>(smem + kSmemTmemBase);
+        tcgen05_relinquish_alloc_permit();
+        tcgen05_fence_before_thread_sync();
+    }
+    bar_sync_0<kThreads>();
+    tcgen05_fence_after_thread_sync();
+    const Ctx ctx = {p, smem, {ld_shared_u32(smem + kSmemTmemBase)}, warp, lane};
+
+    if (warp < kFirstWarpCorrection) {
+        setmaxnreg_inc<find(kRoles, "softmax0").regs>();
+        const u32 t = warp / 4;
+        softmax<kMask>(ctx, t, t == 0 ? work.tile[0] : work.tile[1]);
+    } else if (warp < kFirstWarpMma) {
+        setmaxnreg_dec<find(kRoles, "correction").regs>();
+        correction<kMask>(ctx, work);
+    } else {
+        setmaxnreg_dec<find(kRoles, "mma").regs>();
+        if (warp == kFirstWarpMma && elect_sync()) mma(ctx, work);
+        if (warp == kFirstWarpEpilogue && elect_sync()) epilogue(ctx, work);
+        if (warp == kFirstWarpLoad && elect_sync()) load(ctx, work);
+        bar_warp_sync();
+    }
+
+    tcgen05_fence_before_thread_sync();
+    bar_sync_0<kThreads>();
+    if (warp == kFirstWarpMma) {
+        tcgen05_fence_after_thread_sync();
+        tcgen05_dealloc<kTmemCols>(ctx.tmem);
+    }
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------- exported tables and entry names
+
+EXPORT_TABLE(kinfo_header, kTableHeader);
+EXPORT_TABLE(kinfo_roles, kRoles);
+EXPORT_TABLE(kinfo_smem, kSmem);
+EXPORT_TABLE(kinfo_tmem, kTmem);
+EXPORT_TABLE(kinfo_barriers, kBarriers);
+EXPORT_TABLE(kinfo_params, kAttnParams);
+
+// Launch: grid (⌈seqlen_q / 256⌉, num_heads_q, batch), 512 threads, dynamic shared memory as the table says.
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    fwd_sm100_hd128_bf16_full(const __grid_constant__ AttnParams p) {
+    fwd<Mask::kFull>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    fwd_sm100_hd128_bf16_causal(const __grid_constant__ AttnParams p) {
+    fwd<Mask::kCausal>(p);
+}

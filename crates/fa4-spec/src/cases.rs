@@ -1,0 +1,282 @@
+//! Rows made into runnable cases: the smoke set, the products that edge rows do not span, runs with rescale
+//! threshold 0, and the reductions that make a row small enough for an emulator without losing what it tests.
+
+use crate::problem::{AttnProblem, DType, Mask};
+use crate::qdist::QDist;
+use crate::sets::{BatchLayout, Expect, Row, Segments};
+
+/// One run: a problem, how its data is made and how its output is judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// The row's id, with a suffix where one row gives several cases.
+    pub id: String,
+    /// Sizes to run, after reduction.
+    pub problem: AttnProblem,
+    /// Memory layout of the batch.
+    pub layout: BatchLayout,
+    /// Lengths of mixed batches.
+    pub segments: Vec<Segments>,
+    /// How the data is made.
+    pub qdist: QDist,
+    /// How the output is judged.
+    pub expect: Expect,
+    /// Rescale threshold τ in log2 units; `None` is the kernel's own default.
+    pub tau: Option<f32>,
+    /// How the row was reduced, in words; `None` if it was not.
+    pub scale: Option<String>,
+    /// The full problem, where its addresses are to be kept by strides.
+    pub spread: Option<AttnProblem>,
+    /// Seed of the data.
+    pub seed: u64,
+}
+
+impl Case {
+    /// The row as it stands.
+    pub fn from_row(row: &Row, seed: u64) -> Self {
+        Case {
+            id: row.id.clone(),
+            problem: row.problem.clone(),
+            layout: row.layout,
+            segments: row.segments.clone(),
+            qdist: row.qdist,
+            expect: row.expect,
+            tau: None,
+            scale: None,
+            spread: None,
+            seed,
+        }
+    }
+
+    /// A dense bf16 randn case of our own.
+    pub fn dense(id: impl Into<String>, problem: AttnProblem, seed: u64) -> Self {
+        Case {
+            id: id.into(),
+            problem,
+            layout: BatchLayout::Dense,
+            segments: Vec::new(),
+            qdist: QDist::Randn,
+            expect: Expect::Match,
+            tau: None,
+            scale: None,
+            spread: None,
+            seed,
+        }
+    }
+
+    /// The same case with rescale threshold 0: every rise of the running maximum rescales.
+    pub fn with_tau_zero(&self) -> Self {
+        Case { id: format!("{}_tau0", self.id), tau: Some(0.0), ..self.clone() }
+    }
+
+    /// The same case in fp16, which every dense bf16 row is to be run in as well.
+    pub fn as_fp16(&self) -> Option<Self> {
+        let p = &self.problem;
+        if self.layout != BatchLayout::Dense || p.q_dtype != DType::Bf16 || p.kv_dtype != DType::Bf16 {
+            return None;
+        }
+        let problem = AttnProblem { q_dtype: DType::F16, kv_dtype: DType::F16, ..p.clone() };
+        Some(Case { id: format!("{}_fp16", self.id), problem, ..self.clone() })
+    }
+
+    /// Work in units of one 128 × 128 block of S per head, at least one per head and 128 query rows: what a run costs,
+    /// for ordering and progress.
+    pub fn cost(&self) -> u64 {
+        let p = &self.problem;
+        let (q_blocks, k_blocks) = (p.seqlen_q.div_ceil(BLOCK), p.seqlen_k.div_ceil(BLOCK).max(1));
+        let blocks = match p.mask.causal || p.mask.window_right == Some(0) {
+            false => q_blocks * k_blocks,
+            true => (0..q_blocks)
+                .map(|block| ((block + 1) * BLOCK + p.seqlen_k).saturating_sub(p.seqlen_q))
+                .map(|keys| keys.div_ceil(BLOCK).clamp(1, k_blocks))
+                .sum(),
+        };
+        p.batch * p.num_heads_q * blocks
+    }
+}
+
+/// Rows of a query block and keys of a key block in the reductions.
+const BLOCK: u64 = 128;
+/// A CTA works on this many query blocks; removing whole CTAs keeps which of its tiles exist.
+const CTA_ROWS: u64 = 2 * BLOCK;
+
+/// Reduces a case for the emulator. Only these are allowed, since they keep what a row tests: batch and heads are
+/// divided (ratio kept, at least 2 remain of what was at least 2), and whole 128-blocks of tokens are removed while
+/// `least_blocks` key blocks remain (a kernel's ring depth plus two), so that tails, alignment of the diagonal and ring
+/// wraps stay. `match_sampled` rows keep their addresses: strides spread the smaller tensors over the full extent.
+pub fn reduce(case: &Case, least_blocks: u64) -> Case {
+    let full = &case.problem;
+    let mut p = full.clone();
+    p.batch = full.batch.min(2);
+    p.num_heads_kv = full.num_heads_kv.min(2);
+    p.num_heads_q = p.num_heads_kv * full.qhead_per_kvhead();
+    if !has_window(full.mask) {
+        (p.seqlen_q, p.seqlen_k) = reduce_seqlens((full.seqlen_q, full.seqlen_k), least_blocks);
+    }
+    if p == *full {
+        return case.clone();
+    }
+    let mut scale = Vec::new();
+    for (name, from, to) in [
+        ("b", full.batch, p.batch),
+        ("hq", full.num_heads_q, p.num_heads_q),
+        ("hkv", full.num_heads_kv, p.num_heads_kv),
+        ("sq", full.seqlen_q, p.seqlen_q),
+        ("sk", full.seqlen_k, p.seqlen_k),
+    ] {
+        if from != to {
+            scale.push(format!("{name} {from}→{to}"));
+        }
+    }
+    let spread = (case.expect == Expect::MatchSampled).then(|| full.clone());
+    if spread.is_some() {
+        scale.push("addresses kept by strides".to_string());
+    }
+    Case { problem: p, scale: Some(scale.join(", ")), spread, ..case.clone() }
+}
+
+fn has_window(mask: Mask) -> bool {
+    mask.window_left.is_some() || mask.window_right.is_some_and(|right| right > 0)
+}
+
+/// First the same number of whole CTAs' rows from both lengths, which keeps their difference; then key blocks alone
+/// while more keys than queries remain; then CTAs' rows alone while more queries than keys remain.
+fn reduce_seqlens((mut sq, mut sk): (u64, u64), least_blocks: u64) -> (u64, u64) {
+    let enough_keys = |sk: u64| sk.div_ceil(BLOCK) >= least_blocks;
+    let enough_rows = |sq: u64| sq > CTA_ROWS;
+    let less = |n: u64, by: u64| n.checked_sub(by);
+    while let (Some(q), Some(k)) = (less(sq, CTA_ROWS), less(sk, CTA_ROWS)) {
+        if !(enough_rows(q) && enough_keys(k)) {
+            break;
+        }
+        (sq, sk) = (q, k);
+    }
+    while let Some(k) = less(sk, BLOCK).filter(|&k| sk > sq && k > sq && enough_keys(k)) {
+        sk = k;
+    }
+    while let Some(q) = less(sq, CTA_ROWS).filter(|&q| sq > sk && q > sk && enough_rows(q)) {
+        sq = q;
+    }
+    (sq, sk)
+}
+
+/// A handful of cases for a verdict in seconds: both masks, tails, grouped heads, unequal lengths, an empty row, a
+/// moving maximum with and without forced rescale.
+pub fn smoke(seed: u64) -> Vec<Case> {
+    let bf16 =
+        |id: &str, b, s, h, mask| Case::dense(id, AttnProblem::dense(b, s, h, 128, mask, DType::Bf16), seed);
+    let rising = Case {
+        qdist: QDist::MonotoneUp,
+        ..bf16("smoke_q128_k513_h2kv1_nc_monotone_up", 1, (128, 513), (2, 1), Mask::FULL)
+    };
+    vec![
+        bf16("smoke_q129_k257_h2kv1_c", 1, (129, 257), (2, 1), Mask::CAUSAL),
+        bf16("smoke_q257_k129_h2kv2_c", 1, (257, 129), (2, 2), Mask::CAUSAL),
+        bf16("smoke_q200_k200_h4kv2_nc", 1, (200, 200), (4, 2), Mask::FULL),
+        bf16("smoke_q1_k1_h2kv1_nc", 2, (1, 1), (2, 1), Mask::FULL),
+        rising.with_tau_zero(),
+        rising,
+    ]
+}
+
+/// Head ratio × mask × tails, in the smallest sizes that show each.
+pub fn products(seed: u64) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (hq, hkv) in [(2, 2), (6, 2), (5, 1), (14, 2)] {
+        for mask in [Mask::FULL, Mask::CAUSAL] {
+            for (sq, sk) in [(1, 130), (127, 127), (130, 257), (257, 255)] {
+                let suffix = if mask.causal { "c" } else { "nc" };
+                let id = format!("product_b2_q{sq}_k{sk}_h{hq}kv{hkv}_d128_{suffix}");
+                let problem = AttnProblem::dense(2, (sq, sk), (hq, hkv), 128, mask, DType::Bf16);
+                cases.push(Case::dense(id, problem, seed));
+            }
+        }
+    }
+    cases
+}
+
+/// Runs with τ = 0, where every rise of the running maximum rescales O: random data never does at the default.
+pub fn tau_zero(seed: u64) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (qdist, sizes, mask) in [
+        (QDist::Randn, (300, 650), Mask::CAUSAL),
+        (QDist::Randn, (130, 770), Mask::FULL),
+        (QDist::MonotoneUp, (257, 769), Mask::CAUSAL),
+        (QDist::MaxLastKey, (128, 640), Mask::FULL),
+    ] {
+        let id = format!("rescale_q{}_k{}_h2kv1_d128_{mask}_{qdist}", sizes.0, sizes.1);
+        let problem = AttnProblem::dense(1, sizes, (2, 1), 128, mask, DType::Bf16);
+        cases.push(Case { qdist, ..Case::dense(id, problem, seed) }.with_tau_zero());
+    }
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(b: u64, s: (u64, u64), h: (u64, u64), mask: Mask) -> Case {
+        Case::dense("x", AttnProblem::dense(b, s, h, 128, mask, DType::Bf16), 1)
+    }
+
+    #[test]
+    fn small_cases_are_left_alone() {
+        for c in smoke(1).iter().chain(&products(1)) {
+            let reduced = reduce(c, 5);
+            assert_eq!(reduced.problem.seqlen_q, c.problem.seqlen_q);
+            assert_eq!(reduced.problem.qhead_per_kvhead(), c.problem.qhead_per_kvhead());
+            assert!(reduced == *c || reduced.scale.is_some());
+        }
+    }
+
+    /// What a reduction must keep, over many sizes: ratio, tails, the block alignment of the diagonal, who is longer,
+    /// enough key blocks.
+    #[test]
+    fn reductions_keep_what_rows_test() {
+        for sq in [0, 1, 64, 128, 257, 512, 1000, 1023, 1024, 1025, 8192] {
+            for sk in [0, 1, 113, 128, 513, 640, 1023, 1024, 1025, 2176, 65536, 4_194_304] {
+                for least in [4, 5, 7] {
+                    let full = case(3, (sq, sk), (28, 4), Mask::CAUSAL);
+                    let p = reduce(&full, least).problem;
+                    assert_eq!(p.qhead_per_kvhead(), 7);
+                    assert_eq!((p.batch, p.num_heads_kv), (2, 2));
+                    assert!(p.seqlen_q <= sq && (sq - p.seqlen_q).is_multiple_of(256));
+                    assert!(p.seqlen_k <= sk && (sk - p.seqlen_k).is_multiple_of(128));
+                    assert_eq!(sq.cmp(&sk), p.seqlen_q.cmp(&p.seqlen_k), "{sq} {sk} → {p:?}");
+                    assert!(p.seqlen_k.div_ceil(128) >= least.min(sk.div_ceil(128)));
+                    assert_eq!(p.seqlen_q > 256, sq > 256);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_reduction_says_what_it_did() {
+        let reduced = reduce(&case(2, (1024, 2176), (96, 8), Mask::FULL), 5);
+        assert_eq!(reduced.scale.as_deref(), Some("hq 96→24, hkv 8→2, sq 1024→512, sk 2176→640"));
+        assert_eq!(reduced.spread, None);
+    }
+
+    #[test]
+    fn overflow_rows_are_spread() {
+        let mut overflow = case(10000, (64, 64), (32, 32), Mask::CAUSAL);
+        overflow.expect = Expect::MatchSampled;
+        let reduced = reduce(&overflow, 5);
+        assert_eq!(reduced.spread.as_ref(), Some(&overflow.problem));
+        assert!(reduced.scale.unwrap().contains("addresses kept"));
+    }
+
+    #[test]
+    fn cost_counts_blocks() {
+        assert_eq!(case(1, (256, 512), (2, 1), Mask::FULL).cost(), 2 * 2 * 4);
+        assert_eq!(case(1, (256, 256), (1, 1), Mask::CAUSAL).cost(), 1 + 2);
+        assert_eq!(case(0, (256, 256), (1, 1), Mask::CAUSAL).cost(), 0);
+    }
+
+    #[test]
+    fn fp16_twins_exist_for_dense_bf16_only() {
+        let bf16 = case(1, (4, 4), (2, 1), Mask::FULL);
+        assert_eq!(bf16.as_fp16().unwrap().problem.q_dtype, DType::F16);
+        assert!(bf16.as_fp16().unwrap().as_fp16().is_none());
+        assert!(Case { layout: BatchLayout::Varlen, ..bf16 }.as_fp16().is_none());
+    }
+}

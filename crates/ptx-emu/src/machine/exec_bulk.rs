@@ -1,0 +1,312 @@
+//! Copies by the tensor memory accelerator and `cp.async`: checked and put in flight here, landed in `land`.
+
+use super::cta::{Cta, Origin, State};
+use super::exec::{Next, lanes};
+use super::inst::{Addr, Bulk, Place};
+use super::ops::{Kind, OpId, Pending};
+use super::run::{Machine, Res};
+use crate::fault::{Code, Fault};
+use crate::launch::Schedule;
+use crate::tma::tile::{self, Chunk, TmaFault};
+use crate::tma::{NumType, TensorMap};
+
+impl Machine<'_> {
+    fn tma_fault(&self, c: &Cta, w: usize, pc: u32, l: usize, e: &TmaFault) -> super::run::Stop {
+        self.fault(c, w, pc, 1 << l, Fault::new(Code::Tma, e.to_string()))
+    }
+
+    fn uniform_defined(&self, c: &Cta, w: usize, pc: u32, m: u32, addrs: &[Addr]) -> Res<()> {
+        addrs.iter().try_for_each(|&a| self.addr_defined(c, w, pc, m, a))
+    }
+
+    pub(super) fn bulk(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, b: &Bulk) -> Res<Next> {
+        match b {
+            Bulk::TensorLoad { dst, map, mbar, .. } => {
+                self.uniform_defined(c, w, pc, m, &[*dst, *map, *mbar])?
+            }
+            Bulk::TensorStore { map, src, .. } => self.uniform_defined(c, w, pc, m, &[*map, *src])?,
+            Bulk::Load { dst, src, mbar, .. } => self.uniform_defined(c, w, pc, m, &[*dst, *src, *mbar])?,
+            Bulk::Store { dst, src, .. } => self.uniform_defined(c, w, pc, m, &[*dst, *src])?,
+        }
+        for l in lanes(m) {
+            match b {
+                Bulk::TensorLoad { dims, gather4, dst, map, coords, mbar } => {
+                    let (map, xs) = self.map_and_coords(c, w, pc, l, *map, coords, *dims)?;
+                    let dst = self.own_shared(c, w, pc, l, *dst)?;
+                    let mbar = self.own_shared(c, w, pc, l, *mbar)?;
+                    let mut chunks = Vec::new();
+                    let bytes = if *gather4 {
+                        tile::gather4_chunks(&map, xs[0], [xs[1], xs[2], xs[3], xs[4]], dst, &mut chunks)
+                    } else {
+                        tile::load_chunks(&map, &xs, dst, &mut chunks)
+                    }
+                    .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
+                    let kind = Kind::Load { chunks, fill: map.fill(), elem: Some(map.elem), mbar, bytes };
+                    self.issue_load(c, w, pc, kind)?;
+                }
+                Bulk::TensorStore { dims, reduce, map, coords, src } => {
+                    let (map, xs) = self.map_and_coords(c, w, pc, l, *map, coords, *dims)?;
+                    let src = self.own_shared(c, w, pc, l, *src)?;
+                    let mut chunks = Vec::new();
+                    tile::store_chunks(&map, &xs, src, &mut chunks)
+                        .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
+                    let reduce = match reduce {
+                        None => None,
+                        Some(op) => match NumType::of_tensor(map.elem).filter(|t| t.allows(*op)) {
+                            Some(t) => Some((*op, t)),
+                            None => {
+                                let f = Fault::new(
+                                    Code::Tma,
+                                    format!("reduction {op:?} on elements of type {:?}", map.elem),
+                                );
+                                return Err(self.fault(c, w, pc, 1 << l, f));
+                            }
+                        },
+                    };
+                    self.issue_store(c, w, pc, l, Kind::Store { chunks, reduce })?;
+                }
+                Bulk::Load { dst, src, size, mbar } => {
+                    let size = self.bulk_size(c, w, pc, l, *size)?;
+                    let (_, src) = self.resolve(Place::Generic, self.lane_addr(c, w, *src, l));
+                    let dst = self.own_shared(c, w, pc, l, *dst)?;
+                    let mbar = self.own_shared(c, w, pc, l, *mbar)?;
+                    tile::bulk_check(u64::from(dst), src, size, Some(mbar))
+                        .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
+                    let kind = Kind::Load {
+                        chunks: linear(dst, src, size),
+                        fill: [0; 16],
+                        elem: None,
+                        mbar,
+                        bytes: size,
+                    };
+                    self.issue_load(c, w, pc, kind)?;
+                }
+                Bulk::Store { dst, src, size, reduce } => {
+                    let size = self.bulk_size(c, w, pc, l, *size)?;
+                    let (_, dst) = self.resolve(Place::Generic, self.lane_addr(c, w, *dst, l));
+                    let src = self.own_shared(c, w, pc, l, *src)?;
+                    tile::bulk_check(dst, u64::from(src), size, None)
+                        .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
+                    self.issue_store(
+                        c,
+                        w,
+                        pc,
+                        l,
+                        Kind::Store { chunks: linear(src, dst, size), reduce: *reduce },
+                    )?;
+                }
+            }
+        }
+        Ok(Next::Advance)
+    }
+
+    fn bulk_size(&self, c: &Cta, w: usize, pc: u32, l: usize, slot: u32) -> Res<u32> {
+        self.defined32(c, w, pc, 1 << l, slot, "the size")?;
+        Ok(c.warps[w].regs.r32[slot as usize].0[l])
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn map_and_coords(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        map: Addr,
+        coords: &[u32],
+        dims: u8,
+    ) -> Res<(TensorMap, Vec<i32>)> {
+        let addr = self.lane_addr(c, w, map, l);
+        let bytes = self.tensor_map(c, w, pc, l, addr)?;
+        let map = TensorMap::decode(&bytes).map_err(|e| {
+            self.fault(c, w, pc, 1 << l, Fault::new(Code::Tma, format!("tensor map at {addr:#x}: {e}")))
+        })?;
+        if map.rank != usize::from(dims) {
+            let f = Fault::new(
+                Code::Tma,
+                format!("a {dims}-dimensional copy with a tensor map of rank {}", map.rank),
+            );
+            return Err(self.fault(c, w, pc, 1 << l, f));
+        }
+        let mut xs = Vec::with_capacity(coords.len());
+        for &slot in coords {
+            self.defined32(c, w, pc, 1 << l, slot, "a coordinate")?;
+            xs.push(c.warps[w].regs.r32[slot as usize].0[l] as i32);
+        }
+        Ok((map, xs))
+    }
+
+    /// Shared-window address in this CTA from a `.shared` operand (rank bits must name this CTA).
+    pub(super) fn own_shared(&self, c: &Cta, w: usize, pc: u32, l: usize, a: Addr) -> Res<u32> {
+        let addr = self.lane_addr(c, w, a, l);
+        let (_, addr) = self.resolve(Place::Generic, addr);
+        if addr >> 24 != 0 {
+            let f = Fault::new(Code::BoundsShared, format!("shared address {addr:#x} is not in this CTA"));
+            return Err(self.fault(c, w, pc, 1 << l, f));
+        }
+        Ok(addr as u32)
+    }
+
+    fn origin(&self, w: usize, pc: u32) -> Origin {
+        Origin { warp: w as u32, pc, step: self.steps }
+    }
+
+    fn issue_load(&mut self, c: &mut Cta, w: usize, pc: u32, kind: Kind) -> Res<()> {
+        let Kind::Load { chunks, mbar, bytes, .. } = &kind else { return Ok(()) };
+        if !c.mbars.contains_key(mbar) {
+            let f = Fault::new(
+                Code::MbarrierUninit,
+                format!(
+                    "the copy completes on {}, which is not initialised",
+                    super::names::barrier(&self.launch.annotations, c.dynamic_base, *mbar)
+                ),
+            );
+            return Err(self.fault(c, w, pc, 0, f));
+        }
+        self.check_role(c, w, pc, *mbar, false)?;
+        self.counters.bytes_loaded += u64::from(*bytes);
+        let id = c.new_op(self.origin(w, pc));
+        self.lease_chunks(c, w, pc, chunks, Some(id), true)?;
+        self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
+    }
+
+    fn issue_store(&mut self, c: &mut Cta, w: usize, pc: u32, l: usize, kind: Kind) -> Res<()> {
+        let Kind::Store { chunks, .. } = &kind else { return Ok(()) };
+        self.counters.bytes_stored += chunks.iter().map(|k| u64::from(k.valid.count_ones())).sum::<u64>();
+        let id = c.new_op(self.origin(w, pc));
+        self.lease_chunks(c, w, pc, chunks, Some(id), false)?;
+        c.bulk.entry((w as u32, l as u32)).or_default().open.push(id);
+        self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
+    }
+
+    /// Adds an operation to those in flight; under the eager schedule it lands at once.
+    pub(super) fn put_in_flight(&mut self, c: &mut Cta, p: Pending) -> Res<()> {
+        if let Some(t) = &mut self.trace {
+            t.issue(c.id, &p, self.steps);
+        }
+        c.pending.push(p);
+        if self.opts.schedule == Schedule::Eager {
+            self.land_at(c, c.pending.len() - 1)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn bulk_commit(&mut self, c: &mut Cta, w: usize, m: u32) -> Res<Next> {
+        for l in lanes(m) {
+            let g = c.bulk.entry((w as u32, l as u32)).or_default();
+            let open = std::mem::take(&mut g.open);
+            g.groups.push_back(open);
+        }
+        Ok(Next::Advance)
+    }
+
+    pub(super) fn bulk_wait(&mut self, c: &mut Cta, w: usize, m: u32, n: u32) -> Res<Next> {
+        for l in lanes(m) {
+            let Some(g) = c.bulk.get(&(w as u32, l as u32)) else { continue };
+            let done = g.groups.len().saturating_sub(n as usize);
+            if g.groups.iter().take(done).flatten().any(|&o| !c.landed[o as usize]) {
+                return Ok(Next::Block(State::Group));
+            }
+        }
+        for l in lanes(m) {
+            let Some(g) = c.bulk.get_mut(&(w as u32, l as u32)) else { continue };
+            let done = g.groups.len().saturating_sub(n as usize);
+            for o in g.groups.drain(..done).flatten() {
+                c.released[o as usize] = true;
+            }
+        }
+        Ok(Next::Advance)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn cp_async(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        m: u32,
+        dst: Addr,
+        src: Addr,
+        n: u32,
+        fill: Option<u32>,
+    ) -> Res<Next> {
+        self.uniform_defined(c, w, pc, m, &[dst, src])?;
+        let mut copies = Vec::with_capacity(m.count_ones() as usize);
+        for l in lanes(m) {
+            let d = self.own_shared(c, w, pc, l, dst)?;
+            let (_, s) = self.resolve(Place::Generic, self.lane_addr(c, w, src, l));
+            let take = match fill {
+                Some(slot) => {
+                    self.defined32(c, w, pc, 1 << l, slot, "the source size")?;
+                    c.warps[w].regs.r32[slot as usize].0[l].min(n)
+                }
+                None => n,
+            };
+            if d % n != 0 || s % u64::from(n) != 0 && take != 0 {
+                let f = Fault::new(
+                    Code::Align,
+                    format!(
+                        "cp.async of {n} bytes from {s:#x} to shared {d:#x}: both must be multiples of {n}"
+                    ),
+                );
+                return Err(self.fault(c, w, pc, 1 << l, f));
+            }
+            let off = self.shared_offset(c, w, pc, u64::from(d), n)?;
+            self.lease_shared(c, w, pc, off, n as usize, true)?;
+            copies.push((d, s, take, n));
+        }
+        let id = c.new_op(self.origin(w, pc));
+        if n == 16 && self.opts.checks.lease {
+            for &(d, ..) in &copies {
+                let off = self.shared_offset(c, w, pc, u64::from(d), n)?;
+                c.shared.write_op[off / 16] = id + 1;
+            }
+        }
+        c.warps[w].cp_open.push(id);
+        self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::CpAsync { copies } })?;
+        Ok(Next::Advance)
+    }
+
+    pub(super) fn cp_async_wait(&mut self, c: &mut Cta, w: usize, n: u32) -> Res<Next> {
+        let warp = &c.warps[w];
+        let done = warp.cp_groups.len().saturating_sub(n as usize);
+        if warp.cp_groups.iter().take(done).flatten().any(|&o| !c.landed[o as usize]) {
+            return Ok(Next::Block(State::CpGroup));
+        }
+        let ops: Vec<OpId> = c.warps[w].cp_groups.drain(..done).flatten().collect();
+        for o in ops {
+            c.released[o as usize] = true;
+        }
+        Ok(Next::Advance)
+    }
+
+    pub(super) fn cp_async_mbar(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        m: u32,
+        addr: Addr,
+        noinc: bool,
+    ) -> Res<Next> {
+        self.addr_defined(c, w, pc, m, addr)?;
+        let l = m.trailing_zeros() as usize;
+        let mbar = self.own_shared(c, w, pc, l, addr)?;
+        if !noinc {
+            return Err(super::run::Stop::Unsupported("cp.async.mbarrier.arrive without .noinc".into(), pc));
+        }
+        let warp = &c.warps[w];
+        let after: Vec<OpId> = warp.cp_open.iter().chain(warp.cp_groups.iter().flatten()).copied().collect();
+        let id = c.new_op(self.origin(w, pc));
+        let kind = Kind::CpArrive { mbar, count: m.count_ones(), after };
+        self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })?;
+        Ok(Next::Advance)
+    }
+}
+
+/// Runs of a linear copy.
+fn linear(shared: u32, global: u64, size: u32) -> Vec<Chunk> {
+    (0..size / 16)
+        .map(|i| Chunk { smem: shared + 16 * i, global: global + 16 * u64::from(i), len: 16, valid: 0xffff })
+        .collect()
+}

@@ -1,0 +1,463 @@
+//! mbarriers, named barriers, setmaxnreg.
+
+use super::cta::{Cta, MbarSlot, Release, State};
+use super::exec::{Next, lanes};
+use super::inst::{BarOp, Mbar, MbarOp};
+use super::run::{Machine, Res, Stop};
+use crate::fault::{Code, Fault};
+use crate::isa::mbarrier::{BarrierFault, Mbarrier};
+
+impl Machine<'_> {
+    fn barrier_name(&self, c: &Cta, addr: u32) -> String {
+        super::names::barrier(&self.launch.annotations, c.dynamic_base, addr)
+    }
+
+    /// A fault that the hardware raises on a barrier operation.
+    pub(super) fn barrier_fault(&self, c: &Cta, w: usize, pc: u32, addr: u32, e: BarrierFault) -> Stop {
+        let code = match e {
+            BarrierFault::OverArrival { .. } => Code::MbarrierCount,
+            BarrierFault::TxOperand { .. } | BarrierFault::TxRange { .. } => Code::MbarrierTx,
+            BarrierFault::NotABarrier { .. } => Code::MbarrierUninit,
+        };
+        let mut f = Fault::new(code, format!("{}: {e}", self.barrier_name(c, addr)));
+        if let Some((lw, lpc, step)) = c.mbars.get(&addr).and_then(|m| m.last_arrival) {
+            let o = super::cta::Origin { warp: lw, pc: lpc, step };
+            f.earlier = Some(self.site(c, o, 0, format!("last arrival: {}", self.opcode(lpc))));
+        }
+        self.fault(c, w, pc, 0, f)
+    }
+
+    /// The live barrier at `addr`, or a fault that says what is there instead.
+    fn live<'c>(&self, c: &'c mut Cta, w: usize, pc: u32, addr: u32) -> Res<&'c mut MbarSlot> {
+        if c.mbars.contains_key(&addr) {
+            return Ok(c.mbars.get_mut(&addr).expect("checked just above"));
+        }
+        let f = Fault::new(Code::MbarrierUninit, format!("{} is not initialised", self.barrier_name(c, addr)))
+            .help("execute mbarrier.init and make it visible (bar.sync, or fence.mbarrier_init and a cluster barrier) first");
+        Err(self.fault(c, w, pc, 0, f))
+    }
+
+    /// Roles that the tables declare for a barrier.
+    pub(super) fn check_role(&self, c: &Cta, w: usize, pc: u32, addr: u32, waits: bool) -> Res<()> {
+        if !self.opts.checks.roles || self.launch.annotations.barriers.is_empty() {
+            return Ok(());
+        }
+        let off = addr.wrapping_sub(c.dynamic_base);
+        let b = self
+            .launch
+            .annotations
+            .barriers
+            .iter()
+            .find(|b| off >= b.offset && off < b.offset + 8 * b.stages);
+        let Some(b) = b else { return Ok(()) };
+        let allowed = if waits { &b.waiters } else { &b.arrivers };
+        let Some(role) = self.role_of(w as u32) else { return Ok(()) };
+        if allowed.is_empty() || allowed.contains(&role) {
+            return Ok(());
+        }
+        let f = Fault::new(
+            Code::MbarrierRole,
+            format!(
+                "role {role} {} {}, which is declared for {}",
+                if waits { "waits for" } else { "arrives on" },
+                self.barrier_name(c, addr),
+                allowed.join(", ")
+            ),
+        )
+        .help("correct the kernel, or its barrier table");
+        Err(self.fault(c, w, pc, 0, f))
+    }
+
+    /// After anything that may have completed a phase: wakes the waiters.
+    pub(super) fn phase_event(&mut self, c: &mut Cta, addr: u32, before: u64) {
+        let Some(m) = c.mbars.get(&addr) else { return };
+        self.progress += 1;
+        if m.bar.phase() == before {
+            return;
+        }
+        for s in c.warps.iter_mut().flat_map(|w| &mut w.splits) {
+            if s.state == State::Mbar(addr) {
+                s.state = State::Ready;
+            }
+        }
+        if self.trace.is_some() {
+            let (name, phase, step) = (self.barrier_name(c, addr), c.mbars[&addr].bar.phase(), self.steps);
+            if let Some(t) = &mut self.trace {
+                t.phase(c.id, &name, phase, step);
+            }
+        }
+    }
+
+    /// Arrival of an asynchronous operation (commit, cp.async): count 1 or more.
+    pub(super) fn async_arrive(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        addr: u32,
+        count: u32,
+        r: Option<Release>,
+    ) -> Res<()> {
+        let step = self.steps;
+        let m = self.live(c, w, pc, addr)?;
+        let before = m.bar.phase();
+        if let Some(r) = r {
+            m.attached.push((before, r));
+        }
+        if let Err(e) = m.bar.arrive(count) {
+            return Err(self.barrier_fault(c, w, pc, addr, e));
+        }
+        m.last_arrival = Some((w as u32, pc, step));
+        self.phase_event(c, addr, before);
+        Ok(())
+    }
+
+    /// complete_tx of a landed copy.
+    pub(super) fn async_complete(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        addr: u32,
+        bytes: u32,
+        r: Release,
+    ) -> Res<()> {
+        let m = self.live(c, w, pc, addr)?;
+        let before = m.bar.phase();
+        m.attached.push((before, r));
+        if let Err(e) = m.bar.complete_tx(bytes) {
+            return Err(self.barrier_fault(c, w, pc, addr, e));
+        }
+        self.phase_event(c, addr, before);
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn mbarrier(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        s: usize,
+        pc: u32,
+        m: u32,
+        b: &Mbar,
+    ) -> Res<Next> {
+        self.addr_defined(c, w, pc, m, b.addr)?;
+        if let Some(v) = b.value {
+            self.defined(
+                c,
+                w,
+                pc,
+                c.warps[w].regs.u32[v as usize] & m,
+                Code::UninitBarrier,
+                "the count or parity",
+            )?;
+        }
+        match b.op {
+            MbarOp::TestWait | MbarOp::TestWaitParity | MbarOp::TryWait | MbarOp::TryWaitParity => {
+                return self.wait(c, w, s, pc, m, b);
+            }
+            _ => {}
+        }
+        for l in lanes(m) {
+            let addr = self.barrier_addr(c, w, pc, l, b)?;
+            let value = b.value.map_or(1, |v| c.warps[w].regs.r32[v as usize].0[l]);
+            match b.op {
+                MbarOp::Init => {
+                    if c.mbars.contains_key(&addr) {
+                        let f = Fault::new(
+                            Code::MbarrierReinit,
+                            format!("{} is live and initialised again", self.barrier_name(c, addr)),
+                        );
+                        return Err(self.fault(c, w, pc, 1 << l, f));
+                    }
+                    if !Mbarrier::legal_count(value) {
+                        let f = Fault::new(
+                            Code::MbarrierCount,
+                            format!(
+                                "init count {value} of {} is outside 1..=1048575",
+                                self.barrier_name(c, addr)
+                            ),
+                        );
+                        return Err(self.fault(c, w, pc, 1 << l, f));
+                    }
+                    c.mbars.insert(
+                        addr,
+                        MbarSlot {
+                            bar: Mbarrier::init(value),
+                            attached: vec![],
+                            observed: 0,
+                            init_pc: pc,
+                            last_arrival: None,
+                        },
+                    );
+                    self.progress += 1;
+                    continue;
+                }
+                MbarOp::Inval => {
+                    self.live(c, w, pc, addr)?;
+                    if let Some(mut slot) = c.mbars.remove(&addr) {
+                        let off = self.shared_offset(c, w, pc, u64::from(addr), 8)?;
+                        c.shared.store(off, &slot.bar.inval().to_le_bytes(), 0);
+                        // Whoever invalidates a barrier vouches for what its completed phases covered.
+                        let now = slot.bar.phase();
+                        slot.attached.retain(|a| a.0 < now);
+                        for (_, r) in slot.attached {
+                            match r {
+                                Release::Op(id) => c.released[id as usize] = true,
+                                Release::Mma(seq) => c.mma_released = c.mma_released.max(seq),
+                            }
+                        }
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            self.check_role(c, w, pc, addr, false)?;
+            let step = self.steps;
+            let slot = self.live(c, w, pc, addr)?;
+            let before = slot.bar.phase();
+            let bar = &mut slot.bar;
+            let r = match b.op {
+                MbarOp::Arrive => bar.arrive(value),
+                MbarOp::ArriveNoComplete => bar.arrive_no_complete(value).map(|t| t.0),
+                MbarOp::ArriveExpectTx => bar.arrive_expect_tx(value),
+                MbarOp::ArriveDrop => bar.arrive_drop(value),
+                MbarOp::ArriveDropNoComplete => bar.arrive_drop_no_complete(value).map(|t| t.0),
+                MbarOp::ArriveDropExpectTx => bar.arrive_drop_expect_tx(value),
+                MbarOp::ExpectTx => bar.expect_tx(value).map(|_| 0),
+                _ => bar.complete_tx(value).map(|_| 0),
+            };
+            match r {
+                Err(e) => return Err(self.barrier_fault(c, w, pc, addr, e)),
+                Ok(token) => {
+                    slot.last_arrival = Some((w as u32, pc, step));
+                    if let Some(t) = b.token {
+                        c.warps[w].regs.set64(t, l, token, 0);
+                    }
+                }
+            }
+            self.phase_event(c, addr, before);
+        }
+        Ok(Next::Advance)
+    }
+
+    fn barrier_addr(&self, c: &Cta, w: usize, pc: u32, l: usize, b: &Mbar) -> Res<u32> {
+        let addr = self.lane_addr(c, w, b.addr, l);
+        let (_, addr) = self.resolve(super::inst::Place::Generic, addr);
+        self.shared_offset(c, w, pc, addr, 8)?;
+        if addr % 8 != 0 {
+            let f = Fault::new(Code::Align, format!("mbarrier address {addr:#x} is not a multiple of 8"));
+            return Err(self.fault(c, w, pc, 1 << l, f));
+        }
+        Ok(addr as u32)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn wait(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, b: &Mbar) -> Res<Next> {
+        if let Some(v) = b.state {
+            self.defined(
+                c,
+                w,
+                pc,
+                c.warps[w].regs.u64[v as usize] & m,
+                Code::UninitBarrier,
+                "the phase token",
+            )?;
+        }
+        let blocking = matches!(b.op, MbarOp::TryWait | MbarOp::TryWaitParity);
+        let (mut pass, mut first) = (0u32, None);
+        for l in lanes(m) {
+            let addr = self.barrier_addr(c, w, pc, l, b)?;
+            if first.is_none() {
+                self.check_role(c, w, pc, addr, true)?;
+            }
+            let regs = &c.warps[w].regs;
+            let (token, parity) = (
+                b.state.map(|t| regs.r64[t as usize].0[l]),
+                b.value.map_or(0, |v| regs.r32[v as usize].0[l]),
+            );
+            let slot = self.live(c, w, pc, addr)?;
+            let done = match token {
+                Some(t) => slot.bar.test_wait(t),
+                None => slot.bar.test_wait_parity(parity),
+            };
+            first.get_or_insert((addr, slot.bar.phase()));
+            pass |= u32::from(done) << l;
+        }
+        let Some((addr, phase)) = first else { return Ok(Next::Advance) };
+        let spurious = self.deterministic_random() && pass != 0 && self.rng.below(16) == 0;
+        if pass == 0 || spurious {
+            let sp = &mut c.warps[w].splits[s];
+            let polled = sp.last_poll == Some((pc, addr, phase));
+            if !spurious && !std::mem::take(&mut sp.poll_pass) && (blocking || polled) {
+                return Ok(Next::Block(State::Mbar(addr)));
+            }
+            sp.last_poll = Some((pc, addr, phase));
+            pass = 0;
+        } else {
+            c.warps[w].splits[s].last_poll = None;
+            for l in lanes(pass) {
+                let addr = self.barrier_addr(c, w, pc, l, b)?;
+                c.observe(addr);
+            }
+        }
+        if let Some(p) = b.pred {
+            let regs = &mut c.warps[w].regs;
+            lanes(m).for_each(|l| regs.setp(p, l, pass >> l & 1 != 0, false));
+        }
+        Ok(Next::Advance)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn named_barrier(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        s: usize,
+        pc: u32,
+        m: u32,
+        op: BarOp,
+        id: u32,
+        count: Option<u32>,
+    ) -> Res<Next> {
+        let live = c.warps[w].live;
+        let Some(groups) = self.gather(c, w, s, live) else { return Ok(Next::Block(State::Sync(live))) };
+        if groups == [s] {
+            self.whole_warp(c, w, pc, m)?;
+        }
+        for slot in [Some(id), count].into_iter().flatten() {
+            self.defined(
+                c,
+                w,
+                pc,
+                c.warps[w].regs.u32[slot as usize] & m,
+                Code::UninitBarrier,
+                "an operand",
+            )?;
+        }
+        let l = m.trailing_zeros() as usize;
+        let regs = &c.warps[w].regs;
+        let id = regs.r32[id as usize].0[l];
+        let threads: u32 = c.warps.iter().map(|w| w.lanes.count_ones()).sum();
+        let want = count.map_or(threads.next_multiple_of(32), |n| regs.r32[n as usize].0[l]);
+        let bad = |text: String| self.fault(c, w, pc, m, Fault::new(Code::BarrierNamed, text));
+        if id > 15 {
+            return Err(bad(format!("named barrier {id}; ids are 0 to 15")));
+        }
+        if want == 0 || want % 32 != 0 {
+            return Err(bad(format!(
+                "named barrier {id} with a count of {want} threads; it must be a positive multiple of 32"
+            )));
+        }
+        let b = c.bars[id as usize];
+        if b.count != 0 && b.count != want {
+            return Err(bad(format!(
+                "named barrier {id} is used with {want} threads while a phase of {} is under way",
+                b.count
+            )));
+        }
+        if b.arrived + 32 > want {
+            return Err(bad(format!("named barrier {id}: more than {want} threads arrive in one phase")));
+        }
+        let b = &mut c.bars[id as usize];
+        b.count = want;
+        b.arrived += 32;
+        self.progress += 1;
+        let full = b.arrived == want || op == BarOp::Sync && count.is_none() && everybody_here(c, id);
+        // The groups of this warp: all but the first are folded in by their own waiting state.
+        for &g in &groups {
+            c.warps[w].splits[g].state = State::Bar(id);
+        }
+        if full {
+            self.complete_named(c, id);
+            if op == BarOp::Arrive {
+                self.pass_bar(c, w, id);
+            }
+            return Ok(Next::Regroup);
+        }
+        if op == BarOp::Arrive {
+            self.pass_bar(c, w, id);
+        }
+        Ok(Next::Regroup)
+    }
+
+    /// Lets the groups of a warp that stand at a barrier go on.
+    fn pass_bar(&self, c: &mut Cta, w: usize, id: u32) {
+        for sp in &mut c.warps[w].splits {
+            if sp.state == State::Bar(id) {
+                sp.state = State::Ready;
+                sp.pc += 1;
+            }
+        }
+    }
+
+    fn complete_named(&mut self, c: &mut Cta, id: u32) {
+        c.bars[id as usize] = Default::default();
+        for w in 0..c.warps.len() {
+            self.pass_bar(c, w, id);
+        }
+        self.progress += 1;
+    }
+
+    /// A warp exited: barriers of the whole CTA may now be complete.
+    pub(super) fn recheck_named(&mut self, c: &mut Cta) {
+        for id in 0..16u32 {
+            let b = c.bars[id as usize];
+            let threads: u32 = c.warps.iter().map(|w| w.lanes.count_ones()).sum();
+            if b.arrived != 0 && b.count == threads.next_multiple_of(32) && everybody_here(c, id) {
+                self.complete_named(c, id);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn set_max_nreg(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        s: usize,
+        pc: u32,
+        m: u32,
+        inc: bool,
+        n: u32,
+    ) -> Res<Next> {
+        let live = c.warps[w].live;
+        if self.gather(c, w, s, live).is_none() {
+            return Ok(Next::Block(State::Sync(live)));
+        }
+        self.whole_warp(c, w, pc, m)?;
+        if !(24..=256).contains(&n) || n % 8 != 0 {
+            let f = Fault::new(
+                Code::SetMaxNReg,
+                format!("setmaxnreg to {n}; it must be a multiple of 8 in 24..=256"),
+            );
+            return Err(self.fault(c, w, pc, m, f));
+        }
+        if let Some(old) = c.warps[w].max_regs
+            && (inc && n < old || !inc && n > old)
+        {
+            let f = Fault::new(
+                Code::SetMaxNReg,
+                format!("setmaxnreg.{} from {old} to {n}", if inc { "inc" } else { "dec" }),
+            );
+            return Err(self.fault(c, w, pc, m, f));
+        }
+        c.warps[w].max_regs = Some(n);
+        // Each warp gets n registers for 32 lanes; the file holds 65536.
+        let sum: u32 = c.warps.iter().filter_map(|w| w.max_regs).map(|r| 32 * r).sum();
+        if c.warps.iter().all(|w| w.max_regs.is_some()) && sum > 65536 {
+            let f = Fault::new(
+                Code::SetMaxNReg,
+                format!("the warps' registers add up to {sum}, the file holds 65536"),
+            );
+            return Err(self.fault(c, w, pc, m, f));
+        }
+        Ok(Next::Advance)
+    }
+}
+
+/// Every warp that has not exited waits at barrier `id`.
+fn everybody_here(c: &Cta, id: u32) -> bool {
+    c.warps.iter().filter(|w| w.live != 0).all(|w| w.splits.iter().all(|s| s.state == State::Bar(id)))
+}

@@ -1,0 +1,26 @@
+//! The machine: grid, CTAs, warps, memories, asynchronous operations and the scheduler.
+
+pub mod cfg;
+pub mod cta;
+pub mod decode;
+mod decode_async;
+mod exec;
+mod exec_bulk;
+mod exec_mem;
+mod exec_mma;
+mod exec_sync;
+mod exec_tmem;
+mod exec_warp;
+pub mod global;
+pub mod inst;
+mod land;
+mod lease;
+mod names;
+pub mod ops;
+mod run;
+mod sched;
+mod setup;
+pub mod shared;
+pub mod tmem;
+
+pub use run::run;

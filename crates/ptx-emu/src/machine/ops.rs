@@ -1,0 +1,141 @@
+//! Asynchronous operations in flight.
+
+use crate::tma::tile::Chunk;
+use crate::tma::{ElemType, NumType, ReduceOp};
+use std::rc::Rc;
+
+/// Number of an operation within its CTA, in issue order.
+pub type OpId = u32;
+
+/// Resolved matrix instruction.
+#[derive(Clone)]
+pub struct MmaOp {
+    /// Sequence number among the CTA's matrix operations (from 1).
+    pub seq: u32,
+    /// Decoded instruction descriptor.
+    pub desc: crate::isa::idesc::InstrDesc,
+    /// Kind.
+    pub kind: super::inst::MmaKind,
+    /// Accumulator: lane, column.
+    pub d: (u32, u32),
+    /// A operand.
+    pub a: MmaSource,
+    /// B operand: addresses of its elements, n × k.
+    pub b: Rc<[u32]>,
+    /// Accumulate.
+    pub enable: bool,
+    /// Lanes not written.
+    pub mask: u128,
+    /// D is scaled by 2^-this first.
+    pub scale_d: u32,
+}
+
+/// Where a matrix operand lies.
+#[derive(Clone)]
+pub enum MmaSource {
+    /// Shared-memory addresses of its elements, rows × k.
+    Shared(Rc<[u32]>),
+    /// Tensor memory: lane, column.
+    Tmem(u32, u32),
+}
+
+/// What lands.
+#[derive(Clone)]
+pub enum Kind {
+    /// Tensor or linear load into shared memory, then complete_tx on a barrier.
+    Load {
+        /// Runs.
+        chunks: Vec<Chunk>,
+        /// Fill pattern of bytes outside the tensor.
+        fill: [u8; 16],
+        /// Element type (for rounding on the way).
+        elem: Option<ElemType>,
+        /// Barrier.
+        mbar: u32,
+        /// Bytes it completes.
+        bytes: u32,
+    },
+    /// Tensor or linear store from shared memory.
+    Store {
+        /// Runs.
+        chunks: Vec<Chunk>,
+        /// Reduction.
+        reduce: Option<(ReduceOp, NumType)>,
+    },
+    /// `cp.async`: (shared address, global address, bytes copied, bytes in all).
+    CpAsync {
+        /// Lanes' copies.
+        copies: Vec<(u32, u64, u32, u32)>,
+    },
+    /// Arrival that waits for earlier `cp.async` of the warp.
+    CpArrive {
+        /// Barrier.
+        mbar: u32,
+        /// Arrivals.
+        count: u32,
+        /// Operations it waits for.
+        after: Vec<OpId>,
+    },
+    /// Matrix instruction.
+    Mma(Box<MmaOp>),
+    /// Shared → tensor memory copy.
+    Cp {
+        /// Sequence number.
+        seq: u32,
+        /// Shape.
+        shape: crate::isa::tcgen05_layout::CpShape,
+        /// Base lane and column.
+        base: (u32, u32),
+        /// Shared-memory descriptor.
+        desc: crate::isa::smem_desc::SmemDesc,
+    },
+    /// Commit: arrival when all matrix operations up to a sequence number are done.
+    Commit {
+        /// Barrier.
+        mbar: u32,
+        /// Last covered sequence number.
+        seq: u32,
+    },
+    /// Tensor memory → registers; the instruction is at `pc`.
+    TmemLd {
+        /// Base lane and column.
+        base: (u32, u32),
+    },
+    /// Registers → tensor memory: values and undefined bytes, captured at issue.
+    TmemSt {
+        /// Base lane and column.
+        base: (u32, u32),
+        /// Per register: 32 values and 32 undefined masks.
+        data: Vec<([u32; 32], [u8; 32])>,
+    },
+}
+
+/// An operation that has not landed.
+#[derive(Clone)]
+pub struct Pending {
+    /// Number.
+    pub id: OpId,
+    /// Issuing warp.
+    pub warp: u32,
+    /// Issuing instruction.
+    pub pc: u32,
+    /// What.
+    pub kind: Kind,
+}
+
+impl Pending {
+    /// Belongs to the matrix pipe, which executes in issue order.
+    pub fn in_mma_pipe(&self) -> bool {
+        matches!(self.kind, Kind::Mma(_) | Kind::Cp { .. } | Kind::Commit { .. })
+    }
+
+    /// Moves between registers and tensor memory.
+    pub fn is_tmem_move(&self) -> bool {
+        matches!(self.kind, Kind::TmemLd { .. } | Kind::TmemSt { .. })
+    }
+
+    /// Copies by the tensor memory accelerator or `cp.async`.
+    pub fn is_copy(&self) -> bool {
+        matches!(self.kind, Kind::Load { .. } | Kind::Store { .. } | Kind::CpAsync { .. })
+    }
+}

@@ -1,0 +1,202 @@
+//! Who acts next.
+//!
+//! `eager` and the late schedules let warps take turns of up to [`QUANTUM`] instructions. Under the late
+//! schedules an operation lands only when no warp of any resident CTA can issue. A warp that polls an unchanged
+//! barrier does not count as able to issue. When nothing is in flight either, polls get their time limit, then
+//! lanes that wait to reconverge go on alone; when that changes nothing, it is a deadlock.
+
+use super::cta::{Cta, State};
+use super::exec::SliceEnd;
+use super::ops::Kind;
+use super::run::{Machine, Res, Stop};
+use crate::fault::{Code, Fault};
+use crate::launch::Schedule;
+
+/// Instructions in a turn.
+const QUANTUM: u32 = 128;
+/// Turns of a CTA before the other resident CTAs get theirs.
+const TURNS: usize = 64;
+/// Instructions without a landing after which a late schedule lands one operation all the same (a kernel may
+/// poll global memory for ever otherwise).
+const PATIENCE: u64 = 4_000_000;
+
+impl Machine<'_> {
+    /// Gives the CTA some turns; false when none of its warps could issue.
+    pub(super) fn run_cta(&mut self, c: &mut Cta) -> Res<bool> {
+        let mut moved = false;
+        for _ in 0..TURNS {
+            if self.deterministic_random() && !c.pending.is_empty() && self.rng.below(3) == 0 {
+                let ready = ready_ops(c);
+                if !ready.is_empty() {
+                    let i = ready[self.rng.below(ready.len())];
+                    self.land_at(c, i)?;
+                    moved = true;
+                }
+            }
+            let Some((w, s)) = self.pick(c) else { break };
+            moved = true;
+            let quantum = if self.deterministic_random() {
+                1 + self.rng.below(QUANTUM as usize) as u32
+            } else {
+                QUANTUM
+            };
+            if let SliceEnd::Yield = self.slice(c, w, s, quantum)? {
+                c.next_warp = (w + 1) % c.warps.len();
+            }
+            if self.steps > self.opts.step_limit {
+                return Err(Stop::StepLimit);
+            }
+            if !c.pending.is_empty()
+                && matches!(self.opts.schedule, Schedule::LateLifo | Schedule::LateTma)
+                && self.steps - self.landing_step > PATIENCE
+            {
+                self.land_late(c)?;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn pick(&mut self, c: &Cta) -> Option<(usize, usize)> {
+        let n = c.warps.len();
+        let ready = |w: usize| c.warps[w].splits.iter().position(|s| s.state == State::Ready);
+        if self.deterministic_random() {
+            let all: Vec<(usize, usize)> = (0..n)
+                .flat_map(|w| {
+                    let sp = c.warps[w].splits.iter().enumerate();
+                    sp.filter(|(_, s)| s.state == State::Ready).map(move |(i, _)| (w, i)).collect::<Vec<_>>()
+                })
+                .collect();
+            return (!all.is_empty()).then(|| all[self.rng.below(all.len())]);
+        }
+        (0..n).map(|i| (c.next_warp + i) % n).find_map(|w| ready(w).map(|s| (w, s)))
+    }
+
+    /// Nobody could issue: land one operation, else let polls time out, else let lanes part. False when stuck.
+    pub(super) fn unstick(&mut self, live: &mut [Cta]) -> Res<bool> {
+        for c in live.iter_mut() {
+            if !ready_ops(c).is_empty() {
+                self.land_late(c)?;
+                return Ok(true);
+            }
+        }
+        if self.progress != self.timeout_progress {
+            self.timeout_progress = self.progress;
+            let mut any = false;
+            for s in live.iter_mut().flat_map(|c| &mut c.warps).flat_map(|w| &mut w.splits) {
+                if matches!(s.state, State::Mbar(_)) {
+                    s.state = State::Ready;
+                    s.poll_pass = true;
+                    any = true;
+                }
+            }
+            if any {
+                return Ok(true);
+            }
+        }
+        for c in live.iter_mut() {
+            for w in 0..c.warps.len() {
+                if let Some(s) = c.warps[w].splits.iter().position(|s| s.state == State::Reconverge) {
+                    let sp = &mut c.warps[w].splits[s];
+                    sp.stack.pop();
+                    sp.meet = sp.stack.last().map_or(super::cta::NO_PC, |t| t.0);
+                    sp.state = State::Ready;
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Lands one operation as the late schedules order them.
+    fn land_late(&mut self, c: &mut Cta) -> Res<()> {
+        let ready = ready_ops(c);
+        let copies = || ready.iter().copied().filter(|&i| c.pending[i].is_copy());
+        let pipe = || ready.iter().copied().filter(|&i| !c.pending[i].is_tmem_move());
+        let i = match self.opts.schedule {
+            Schedule::LateLifo => pipe().last(),
+            Schedule::LateTma => copies().next().or_else(|| pipe().next()),
+            Schedule::Random => Some(ready[self.rng.below(ready.len())]),
+            Schedule::Eager => None,
+        };
+        let Some(i) = i.or_else(|| ready.first().copied()) else { return Ok(()) };
+        self.land_at(c, i)
+    }
+
+    /// Lists every blocked party.
+    pub(super) fn deadlock(&self, live: &[Cta]) -> Stop {
+        let mut f = Fault::new(Code::Deadlock, "every warp waits and nothing is in flight");
+        for c in live {
+            for (w, warp) in c.warps.iter().enumerate() {
+                for s in &warp.splits {
+                    let who = match self.role_of(w as u32) {
+                        Some(r) => format!("CTA {:?} {r} (warp {w}, lanes {:#010x})", c.id, s.mask),
+                        None => format!("CTA {:?} warp {w} lanes {:#010x}", c.id, s.mask),
+                    };
+                    let line = self.prog.code.get(s.pc as usize).map_or(0, |d| d.span.line);
+                    let what = match s.state {
+                        State::Mbar(a) => {
+                            let name = super::names::barrier(&self.launch.annotations, c.dynamic_base, a);
+                            match c.mbars.get(&a) {
+                                Some(m) => {
+                                    let last = m
+                                        .last_arrival
+                                        .map_or(String::from("nobody arrived yet"), |(lw, _, st)| {
+                                            format!("last arrival by warp {lw} at step {st}")
+                                        });
+                                    let brings = self.arrivers(&name);
+                                    format!("waits for {name}: {}; {last}{brings}", m.bar.state())
+                                }
+                                None => format!("waits for {name}, which is no live barrier"),
+                            }
+                        }
+                        State::Bar(id) => {
+                            let b = c.bars[id as usize & 15];
+                            format!(
+                                "waits at named barrier {id}: {} of {} threads arrived",
+                                b.arrived, b.count
+                            )
+                        }
+                        State::Sync(m) => format!("waits at {} for lanes {m:#010x}", self.opcode(s.pc)),
+                        State::Group | State::CpGroup => "waits for a copy group".into(),
+                        State::Alloc => "waits for free tensor memory".into(),
+                        State::Cluster => "waits at the cluster barrier".into(),
+                        State::Reconverge => "waits for its warp's other lanes".into(),
+                        State::Ready => "is ready".into(),
+                    };
+                    f.notes.push(format!("{who} {what} (PTX line {line})"));
+                }
+            }
+        }
+        Stop::Fault(Box::new(f))
+    }
+
+    fn arrivers(&self, name: &str) -> String {
+        let base = name.split('[').next().unwrap_or(name);
+        let b = self.launch.annotations.barriers.iter().find(|b| b.name == base);
+        match b {
+            Some(b) if !b.arrivers.is_empty() => format!("; {} could still arrive", b.arrivers.join(" or ")),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Operations that may land now, oldest first: of the matrix pipe only its head.
+pub(super) fn ready_ops(c: &Cta) -> Vec<usize> {
+    let mut pipe_seen = false;
+    let mut out = Vec::new();
+    for (i, p) in c.pending.iter().enumerate() {
+        if p.in_mma_pipe() {
+            if pipe_seen {
+                continue;
+            }
+            pipe_seen = true;
+        }
+        if let Kind::CpArrive { after, .. } = &p.kind
+            && after.iter().any(|&o| !c.landed[o as usize])
+        {
+            continue;
+        }
+        out.push(i);
+    }
+    out
+}

@@ -1,0 +1,231 @@
+//! Before the first instruction: the entry is chosen, variables are placed, the launch is checked, CTAs are
+//! built.
+
+use super::cta::{Cta, NamedBar, Warp};
+use super::decode::{self, Layout, Program};
+use super::global::{GlobalMemory, Initial};
+use super::shared::{SharedMemory, WINDOW_BASE};
+use super::tmem::Tmem;
+use crate::fault::{Code, Fault};
+use crate::isa::regs::{V32, V64};
+use crate::launch::{Launch, Verdict};
+use crate::syntax::ast::{Function, Module, Space, Var};
+use std::collections::{BTreeMap, HashMap};
+
+/// Most shared memory a CTA can have (227 KiB).
+pub const MAX_SHARED: u32 = 232_448;
+
+fn launch_fault(message: String, help: &str) -> Verdict {
+    Verdict::Fault(Box::new(Fault::new(Code::Launch, message).help(help)))
+}
+
+fn cannot(what: impl Into<String>, line: u32) -> Verdict {
+    Verdict::Unsupported { what: what.into(), opcode: String::new(), line }
+}
+
+/// Chooses the kernel, checks the launch, places variables, decodes.
+pub(super) fn prepare(launch: &Launch<'_>, gmem: &mut GlobalMemory) -> Result<Program, Verdict> {
+    let m = launch.module;
+    let f = entry(m, launch.entry)?;
+    let threads = launch.block.iter().map(|&x| u64::from(x)).product::<u64>();
+    if threads == 0 || threads > 1024 {
+        return Err(launch_fault(
+            format!("block {:?} has {threads} threads", launch.block),
+            "1 to 1024 threads",
+        ));
+    }
+    if let Some(r) = f.reqntid
+        && r.iter().map(|&x| u64::from(x.max(1))).product::<u64>() != threads
+    {
+        return Err(launch_fault(
+            format!("block {:?} but the kernel says .reqntid {r:?}", launch.block),
+            "launch with the block size that the kernel was compiled for",
+        ));
+    }
+    if launch.cluster.iter().any(|&c| c > 1) || f.reqnctapercluster.is_some_and(|c| c.iter().any(|&c| c > 1))
+    {
+        return Err(cannot("clusters of more than one CTA (planned)", f.line));
+    }
+    let need = f.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0) as usize;
+    if launch.params.len() < need {
+        return Err(launch_fault(
+            format!("the parameter buffer has {} bytes, `{}` reads {need}", launch.params.len(), f.name),
+            "give every parameter of the kernel's declaration, in order",
+        ));
+    }
+    let layout = place(m, f, gmem)?;
+    if layout.static_smem + launch.dynamic_smem > MAX_SHARED {
+        return Err(launch_fault(
+            format!(
+                "{} bytes of static and {} of dynamic shared memory exceed {MAX_SHARED}",
+                layout.static_smem, launch.dynamic_smem
+            ),
+            "at most 227 KiB a CTA",
+        ));
+    }
+    decode::decode(m, f, layout).map_err(|e| Verdict::Unsupported {
+        what: e.what.0.clone(),
+        opcode: e.opcode.clone(),
+        line: e.span.line,
+    })
+}
+
+fn entry<'a>(m: &'a Module, name: &str) -> Result<&'a Function, Verdict> {
+    let kernels: Vec<&Function> = m.functions.iter().filter(|f| f.is_entry).collect();
+    let names = || kernels.iter().map(|f| format!("`{}`", f.name)).collect::<Vec<_>>().join(", ");
+    match (name, kernels.as_slice()) {
+        ("", [one]) => Ok(one),
+        ("", _) => {
+            Err(launch_fault(format!("the module holds {} kernels: {}", kernels.len(), names()), "name one"))
+        }
+        _ => kernels.iter().find(|f| f.name == name).copied().ok_or_else(|| {
+            launch_fault(
+                format!("no kernel `{name}` in {}; it holds {}", m.name, names()),
+                "name one of these",
+            )
+        }),
+    }
+}
+
+fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Verdict> {
+    let mut l =
+        Layout { module_vars: vec![0; m.vars.len()], func_vars: vec![0; f.vars.len()], ..Layout::default() };
+    let mut shared_end = WINDOW_BASE;
+    let put_shared = |v: &Var, end: &mut u32| {
+        let at = end.next_multiple_of(v.align.max(1));
+        *end = at + v.size.unwrap_or(0) as u32;
+        u64::from(at)
+    };
+    for (i, v) in m.vars.iter().enumerate() {
+        match v.space {
+            Space::Shared if v.is_extern || v.size.is_none() => {}
+            Space::Shared => l.module_vars[i] = put_shared(v, &mut shared_end),
+            Space::Global | Space::Const => {
+                let init = if v.init.is_empty() && v.space == Space::Global { 0 } else { 0 };
+                // PTX: variables without an initialiser start as zero.
+                let size = v.size.unwrap_or(0);
+                let a = gmem.alloc_init(&v.name, size, u64::from(v.align), Initial::Byte(init));
+                if !v.init.is_empty() && gmem.write(a, &v.init).is_err() {
+                    return Err(cannot(
+                        format!("initialiser of `{}` is longer than the variable", v.name),
+                        0,
+                    ));
+                }
+                l.module_vars[i] = a;
+            }
+            Space::Local | Space::Param => {}
+        }
+    }
+    for (i, v) in m.vars.iter().enumerate() {
+        for (off, name, add) in &v.init_refs {
+            let Some(j) = m.vars.iter().position(|x| x.name == *name) else {
+                return Err(cannot(
+                    format!("initialiser of `{}` names `{name}`, which is no variable", v.name),
+                    0,
+                ));
+            };
+            let value = (l.module_vars[j] as i64 + add) as u64;
+            let _ = gmem.write(l.module_vars[i] + off, &value.to_le_bytes());
+        }
+    }
+    for (i, v) in f.vars.iter().enumerate() {
+        match v.space {
+            Space::Shared if !v.is_extern => l.func_vars[i] = put_shared(v, &mut shared_end),
+            Space::Local => {
+                let at = l.local_bytes.next_multiple_of(v.align.max(1));
+                l.local_bytes = at + v.size.unwrap_or(0) as u32;
+                l.func_vars[i] = u64::from(at);
+            }
+            _ => {}
+        }
+    }
+    // Dynamic shared memory follows, at the strictest alignment that an extern array asks for.
+    let align =
+        m.vars.iter().chain(&f.vars).filter(|v| v.space == Space::Shared && v.is_extern).map(|v| v.align);
+    let dynamic = shared_end.next_multiple_of(align.max().unwrap_or(16).max(16));
+    for (vars, out) in [(&m.vars, &mut l.module_vars), (&f.vars, &mut l.func_vars)] {
+        for (i, v) in vars.iter().enumerate() {
+            if v.space == Space::Shared && (v.is_extern || v.size.is_none()) {
+                out[i] = u64::from(dynamic);
+            }
+        }
+    }
+    l.static_smem = dynamic - WINDOW_BASE;
+    Ok(l)
+}
+
+/// A CTA at its first instruction.
+pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta {
+    let threads = launch.block.iter().product::<u32>();
+    let n = threads.div_ceil(32);
+    let mut warps = Vec::with_capacity(n as usize);
+    for w in 0..n {
+        let here = (threads - 32 * w).min(32);
+        let lanes = if here == 32 { !0 } else { (1u32 << here) - 1 };
+        let mut warp = Warp::new(prog, lanes);
+        specials(prog, launch, id, w, &mut warp);
+        warps.push(warp);
+    }
+    Cta {
+        id,
+        shared: SharedMemory::new(prog.layout.static_smem + launch.dynamic_smem),
+        tmem: Tmem::default(),
+        warps,
+        bars: [NamedBar::default(); 16],
+        mbars: BTreeMap::new(),
+        pending: vec![],
+        landed: vec![],
+        released: vec![],
+        origins: vec![],
+        mma_origins: vec![],
+        mma_released: 0,
+        bulk: HashMap::new(),
+        mma_open: vec![],
+        dynamic_base: WINDOW_BASE + prog.layout.static_smem,
+        next_warp: 0,
+    }
+}
+
+fn specials(prog: &Program, launch: &Launch<'_>, id: [u32; 3], w: u32, warp: &mut Warp) {
+    let b = launch.block;
+    let linear = |l: u32| 32 * w + l;
+    let value = |name: &str, l: u32| -> u64 {
+        let t = linear(l);
+        let axis = |v: [u32; 3]| match name.rsplit('.').next() {
+            Some("x") => v[0],
+            Some("y") => v[1],
+            Some("z") => v[2],
+            _ => 0,
+        };
+        let v = match name.split('.').next().unwrap_or(name) {
+            "%tid" => axis([t % b[0], t / b[0] % b[1], t / b[0] / b[1]]),
+            "%ntid" => axis(b),
+            "%ctaid" | "%clusterid" => axis(id),
+            "%nctaid" | "%nclusterid" => axis(launch.grid),
+            "%cluster_nctaid" => 1,
+            "%cluster_nctarank" => 1,
+            "%laneid" => l,
+            "%warpid" => w,
+            "%nwarpid" => (b[0] * b[1] * b[2]).div_ceil(32),
+            "%nsmid" => 148,
+            "%lanemask_eq" => 1 << l,
+            "%lanemask_lt" => (1u32 << l) - 1,
+            "%lanemask_le" => ((1u64 << (l + 1)) - 1) as u32,
+            "%lanemask_gt" => !(((1u64 << (l + 1)) - 1) as u32),
+            "%lanemask_ge" => !((1u32 << l) - 1),
+            "%dynamic_smem_size" => launch.dynamic_smem,
+            "%total_smem_size" => prog.layout.static_smem + launch.dynamic_smem,
+            // %cluster_ctaid, %cluster_ctarank, %smid, %gridid and whatever else reads 0 on this machine.
+            _ => 0,
+        };
+        u64::from(v)
+    };
+    for (name, &slot) in &prog.slots.special32 {
+        warp.regs.r32[slot as usize] = V32(std::array::from_fn(|l| value(name, l as u32) as u32));
+        warp.regs.u32[slot as usize] = 0;
+    }
+    for (name, &slot) in &prog.slots.special64 {
+        warp.regs.r64[slot as usize] = V64(std::array::from_fn(|l| value(name, l as u32)));
+        warp.regs.u64[slot as usize] = 0;
+    }
+}

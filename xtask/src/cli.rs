@@ -1,0 +1,219 @@
+//! Every command and every flag, in this one place.
+//!
+//! A command exists here once it does something. Flags of judging commands are checked here and passed on unchanged,
+//! so that `cargo xtask gate --help` and the program behind it cannot disagree for long.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Commands of the fa4 workspace.
+///
+/// Exit codes: 0 all right; 1 something was judged wrong; 2 usage or bad input; 3 environment (no toolchain, no
+/// device); 4 interrupted, resumable; 101 a bug in fa4.
+#[derive(Parser, Debug)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Install the pinned CUDA compiler into .toolchain/ (other commands do this by themselves).
+    Setup(Setup),
+    /// Say what this machine has, what is missing, and the command that mends it.
+    Doctor,
+    /// Compile kernels to PTX and cubins.
+    Build(Build),
+    /// Compile, run every case, compare with the oracle; table and exit code.
+    Gate(Gate),
+    /// The emulator: `cargo xtask emu run LAUNCH.toml`, `cargo xtask emu --help`.
+    Emu(Forward),
+    /// Everything that CI checks.
+    Test(Test),
+    /// Structure rules only: where `asm` and `unsafe` may be, file lengths, crate dependencies, documents.
+    Tidy,
+    /// Rewrite golden files from what the code does now, and show the difference. Refused under CI.
+    Bless(Bless),
+}
+
+/// `setup`.
+#[derive(Args, Debug, Default)]
+pub struct Setup {
+    /// Use an installed CUDA (13.0 or newer) instead of the pinned wheels, from now on: its root folder.
+    #[arg(long, value_name = "PATH")]
+    pub toolchain: Option<PathBuf>,
+}
+
+/// `build`.
+#[derive(Args, Debug)]
+pub struct Build {
+    /// What the builder shall do: nothing for all kernels, `check`, or `file FILE.cu …`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub args: Vec<OsString>,
+}
+
+/// Where kernels run.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub enum Device {
+    /// A GPU of the kernel's architecture where one is present, else the emulator.
+    Auto,
+    /// The emulator.
+    Emu,
+    /// A GPU.
+    Cuda,
+    /// Both, compared with each other.
+    Both,
+}
+
+/// `gate`.
+#[derive(Args, Debug)]
+pub struct Gate {
+    /// Where kernels run.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub device: Device,
+    /// A few cases in seconds, for the edit loop.
+    #[arg(long)]
+    pub smoke: bool,
+    /// A row that no kernel supports is a failure.
+    #[arg(long)]
+    pub strict: bool,
+    /// Schedules: eager, late-reads, late-writes, random; separated by commas.
+    #[arg(long, value_name = "LIST")]
+    pub schedule: Option<String>,
+    /// Seed of the data and of the random schedule.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Run the random schedule for each seed in A..B.
+    #[arg(long, value_name = "A..B", conflicts_with = "seed")]
+    pub seeds: Option<String>,
+    /// Flags that every judging command takes.
+    #[command(flatten)]
+    pub shared: Shared,
+}
+
+/// Flags with one meaning everywhere.
+#[derive(Args, Debug)]
+pub struct Shared {
+    /// Cases from a file instead of the built-in set.
+    #[arg(long, value_name = "FILE.csv")]
+    pub configs: Option<PathBuf>,
+    /// Only what matches: kernel/case names.
+    #[arg(long, value_name = "REGEX")]
+    pub filter: Option<String>,
+    /// A kernel file to judge in place of ours.
+    #[arg(long, value_name = "FILE.cu", requires = "namespace")]
+    pub cand: Option<PathBuf>,
+    /// What the candidate is called in tables.
+    #[arg(long, value_name = "NAME", requires = "cand")]
+    pub namespace: Option<String>,
+    /// Write one object per row as a JSON array.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// No progress; only the verdict.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// A command whose arguments another program reads.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub struct Forward {
+    /// Arguments of that program.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub args: Vec<OsString>,
+}
+
+/// `test`.
+#[derive(Args, Debug)]
+pub struct Test {
+    /// Only steps whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+}
+
+/// `bless`.
+#[derive(Args, Debug)]
+pub struct Bless {
+    /// Only golden files whose path contains this.
+    pub filter: Option<String>,
+}
+
+impl Gate {
+    /// The same flags for `fa4-gate`.
+    pub fn to_args(&self) -> Vec<OsString> {
+        let mut args = Arguments::default();
+        let device = self.device.to_possible_value().expect("no value is skipped");
+        args.pair("--device", Some(device.get_name()));
+        args.flag("--smoke", self.smoke);
+        args.flag("--strict", self.strict);
+        args.pair("--schedule", self.schedule.as_ref());
+        args.pair("--seed", self.seed.map(|seed| seed.to_string()));
+        args.pair("--seeds", self.seeds.as_ref());
+        self.shared.push(&mut args);
+        args.0
+    }
+}
+
+impl Shared {
+    fn push(&self, args: &mut Arguments) {
+        args.pair("--configs", self.configs.as_ref());
+        args.pair("--filter", self.filter.as_ref());
+        args.pair("--cand", self.cand.as_ref());
+        args.pair("--namespace", self.namespace.as_ref());
+        args.pair("--json", self.json.as_ref());
+        args.flag("-q", self.quiet);
+    }
+}
+
+#[derive(Default)]
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    fn flag(&mut self, name: &str, on: bool) {
+        if on {
+            self.0.push(name.into());
+        }
+    }
+
+    fn pair(&mut self, name: &str, value: Option<impl Into<OsString>>) {
+        if let Some(value) = value {
+            self.0.push(name.into());
+            self.0.push(value.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn gate_flags_are_passed_on() {
+        let cli = Cli::try_parse_from(["xtask", "gate", "--smoke", "--filter", "hd128", "-q"]).unwrap();
+        let Command::Gate(gate) = cli.command else { panic!("parsed as another command") };
+        assert_eq!(gate.to_args(), ["--device", "auto", "--smoke", "--filter", "hd128", "-q"]);
+    }
+
+    #[test]
+    fn a_candidate_needs_a_name() {
+        assert!(Cli::try_parse_from(["xtask", "gate", "--cand", "k.cu"]).is_err());
+    }
+
+    #[test]
+    fn forwarded_arguments_are_left_alone() {
+        let cli = Cli::try_parse_from(["xtask", "emu", "run", "a.toml", "--seed", "3"]).unwrap();
+        let Command::Emu(forward) = cli.command else { panic!("parsed as another command") };
+        assert_eq!(forward.args, ["run", "a.toml", "--seed", "3"]);
+    }
+}
