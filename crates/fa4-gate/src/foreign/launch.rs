@@ -1,6 +1,6 @@
 //! The machine a case runs on. Only this module knows the emulator's interface.
 
-use ptx_emu::{GlobalMemory, Launch, Options, Report, Verdict};
+use ptx_emu::{GlobalMemory, Launch, Module, Options, Report, Site, Verdict};
 
 use super::params::{self, Param};
 
@@ -68,6 +68,31 @@ pub trait Device {
     fn read(&mut self, name: &str, address: u64, bytes: usize) -> Result<Vec<u8>, Fault>;
 }
 
+/// A finding in full: code, sentence, both places with their PTX lines, what is missing, notes.
+fn describe(fault: &ptx_emu::Fault, module: &Module, entry: &str) -> String {
+    let line = |pc: u32| {
+        let function = module.functions.iter().find(|f| f.name == entry);
+        function.and_then(|f| f.body.get(pc as usize)).map_or(0, |instruction| instruction.span.line)
+    };
+    let place = |site: &Site| {
+        let Site { cta, warp, lanes, pc, step, what, .. } = site;
+        format!("{what}: CTA {cta:?} warp {warp} lanes {lanes:#010x}, PTX line {}, step {step}", line(*pc))
+    };
+    let parts = [
+        fault.site.as_ref().map(|site| format!("at {}", place(site))),
+        fault.earlier.as_ref().map(|site| format!("earlier {}", place(site))),
+        fault.missing.as_ref().map(|missing| format!("missing: {missing}")),
+        fault.help.as_ref().map(|help| format!("help: {help}")),
+    ];
+    let lines = [format!("{}: {}", fault.code.as_str(), fault.message)];
+    lines
+        .into_iter()
+        .chain(parts.into_iter().flatten())
+        .chain(fault.notes.iter().cloned())
+        .collect::<Vec<_>>()
+        .join("\n  ")
+}
+
 /// The emulator as a [`Device`].
 pub struct Emulator {
     memory: GlobalMemory,
@@ -116,7 +141,7 @@ impl Device for Emulator {
         );
         let outcome = match &report.verdict {
             Verdict::Clean => Ok(()),
-            Verdict::Fault(fault) => Err(Fault::Fault(fault.to_string())),
+            Verdict::Fault(fault) => Err(Fault::Fault(describe(fault, &module, launch.entry))),
             Verdict::Unsupported { what, opcode, line } => {
                 Err(Fault::Unsupported(format!("{what} (`{opcode}`, line {line} of {}.ptx)", launch.name)))
             }
