@@ -4,8 +4,8 @@
 pub mod fault;
 pub mod isa;
 pub mod launch;
-pub mod machine;
 pub mod launch_file;
+pub mod machine;
 pub mod npy;
 pub mod num;
 pub mod syntax;
