@@ -566,3 +566,14 @@ fn definedness() {
     assert_eq!(undefined("add.f16x2", Ty::B32, &[undef(r(1), 1), r(2)]), 0x3);
     assert_eq!(undefined("cvt.rn.satfinite.e4m3x2.f32", Ty::B16, &[undef(r(1), 1), r(2)]), 0x2);
 }
+
+/// Register-only opcodes met in kernels that other people's compilers made for sm_90a and sm_100a.
+const FIELD: &str = include_str!("field.txt");
+
+#[test]
+fn opcodes_of_the_field_are_in_the_table() {
+    let known: std::collections::HashSet<String> = table::ROWS.iter().flat_map(|r| r.opcodes()).collect();
+    let missing: Vec<&str> = FIELD.lines().filter(|o| !known.contains(*o)).collect();
+    assert!(missing.is_empty(), "not in the table: {missing:?}");
+    assert_eq!(FIELD.lines().count(), 204);
+}
