@@ -69,6 +69,7 @@ impl Bench {
             'W' | 'w' => self.reg(Ty::B64),
             'u' => self.reg(Ty::B32),
             'h' => self.reg(Ty::B16),
+            'b' => self.reg(Ty::B8),
             'p' => self.reg(Ty::Pred),
             'i' => Operand::Int(0x1e),
             c => panic!("operand code {c}"),
@@ -128,6 +129,10 @@ fn unknown_forms_are_refused_by_name() {
         "cvt.rs.bf16x2.f32",
         "setp.lt.b32",
         "mov.b256",
+        "cvt.sat.u32.u16",
+        "cvt.rm.relu.bf16.f32",
+        "cvt.rna.relu.tf32.f32",
+        "sub.u16x2",
         "bfe.u16",
     ] {
         let op = opcode(text);
