@@ -4,10 +4,11 @@
 pub mod fault;
 pub mod isa;
 pub mod launch;
-pub mod machine;
 pub mod launch_file;
+pub mod machine;
 pub mod npy;
 pub mod num;
+pub mod render;
 pub mod syntax;
 pub mod tma;
 pub mod trace;
