@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Commands of the fa4 workspace.
@@ -70,6 +71,28 @@ pub enum Device {
     Both,
 }
 
+/// Orders in which the emulator lets asynchronous operations land.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub enum Schedule {
+    /// At issue.
+    Eager,
+    /// When no warp can issue, the newest first.
+    LateLifo,
+    /// When no warp can issue, copies before matrix products.
+    LateTma,
+    /// By a seeded choice.
+    Random,
+}
+
+fn parse_seeds(text: &str) -> Result<String, String> {
+    let range =
+        text.split_once("..").and_then(|(a, b)| Some((a.parse::<u64>().ok()?, b.parse::<u64>().ok()?)));
+    match range {
+        Some((first, end)) if first < end => Ok(text.to_owned()),
+        _ => Err("expected A..B with A < B, for example 0..32".into()),
+    }
+}
+
 /// `gate`.
 #[derive(Args, Debug)]
 pub struct Gate {
@@ -82,14 +105,14 @@ pub struct Gate {
     /// A row that no kernel supports is a failure.
     #[arg(long)]
     pub strict: bool,
-    /// Schedules: eager, late-reads, late-writes, random; separated by commas.
-    #[arg(long, value_name = "LIST")]
-    pub schedule: Option<String>,
+    /// Schedules, separated by commas (default: all).
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    pub schedule: Vec<Schedule>,
     /// Seed of the data and of the random schedule.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Run the random schedule for each seed in A..B.
-    #[arg(long, value_name = "A..B", conflicts_with = "seed")]
+    /// Run the random schedule for each seed from A up to, not including, B.
+    #[arg(long, value_name = "A..B", conflicts_with = "seed", value_parser = parse_seeds)]
     pub seeds: Option<String>,
     /// Flags that every judging command takes.
     #[command(flatten)]
@@ -147,11 +170,13 @@ impl Gate {
     /// The same flags for `fa4-gate`.
     pub fn to_args(&self) -> Vec<OsString> {
         let mut args = Arguments::default();
-        let device = self.device.to_possible_value().expect("no value is skipped");
-        args.pair("--device", Some(device.get_name()));
+        let name = |value: Option<PossibleValue>| value.map(|value| value.get_name().to_owned());
+        args.pair("--device", name(self.device.to_possible_value()));
         args.flag("--smoke", self.smoke);
         args.flag("--strict", self.strict);
-        args.pair("--schedule", self.schedule.as_ref());
+        let schedules: Vec<_> =
+            self.schedule.iter().filter_map(|schedule| name(schedule.to_possible_value())).collect();
+        args.pair("--schedule", (!schedules.is_empty()).then(|| schedules.join(",")));
         args.pair("--seed", self.seed.map(|seed| seed.to_string()));
         args.pair("--seeds", self.seeds.as_ref());
         self.shared.push(&mut args);
@@ -203,6 +228,19 @@ mod tests {
         let cli = Cli::try_parse_from(["xtask", "gate", "--smoke", "--filter", "hd128", "-q"]).unwrap();
         let Command::Gate(gate) = cli.command else { panic!("parsed as another command") };
         assert_eq!(gate.to_args(), ["--device", "auto", "--smoke", "--filter", "hd128", "-q"]);
+    }
+
+    #[test]
+    fn lists_and_ranges_are_checked() {
+        let parse = |args: &[&str]| Cli::try_parse_from(["xtask", "gate"].iter().chain(args));
+        let Command::Gate(gate) = parse(&["--schedule", "late-lifo,random"]).unwrap().command else {
+            panic!()
+        };
+        assert_eq!(gate.to_args(), ["--device", "auto", "--schedule", "late-lifo,random"]);
+        assert!(parse(&["--schedule", "eagre"]).is_err());
+        assert!(parse(&["--seeds", "0..32"]).is_ok());
+        assert!(parse(&["--seeds", "32..0"]).is_err());
+        assert!(parse(&["--seeds", "0..32", "--seed", "1"]).is_err());
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub mod reference;
 
 pub use catalog::{Case, Kernel, cases, kernels};
 pub use inputs::{Setup, setup};
-pub use launch::{Device, Fault, LaunchSpec};
+pub use launch::{Device, Emulator, Fault, LaunchSpec};
 
 use inputs::Output;
 

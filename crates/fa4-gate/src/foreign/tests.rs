@@ -1,5 +1,7 @@
 //! The harness on trial: parameter lists against the PTX, bounds against a plain f32 computation, negative controls.
 
+use ptx_emu::{Options, Schedule};
+
 use super::catalog::Problem;
 use super::format::Format;
 use super::params::Param;
@@ -222,5 +224,25 @@ fn attention_bound_holds_for_f32_and_catches_mistakes() {
         assert!(o.ratio > 5.0 && lse.ratio > 5.0, "{name} without key 0: {o}; {lse}");
         let (o, _) = ratios(Mistake::NoRescale);
         assert!(o.ratio > 5.0, "{name} without rescale: {o}");
+    }
+}
+
+/// The claim that the section exists for: strangers' Blackwell code gives right numbers, whatever lands when, with every
+/// check on and nothing to report even at the strict level.
+#[test]
+fn every_kernel_is_right_under_every_schedule() {
+    let options =
+        |schedule| Options { schedule, seed: 7, strict: true, step_limit: 10_000_000, ..Options::default() };
+    for kernel in kernels().unwrap() {
+        for case in cases(&kernel) {
+            let setup = inputs::setup(&case);
+            for schedule in Schedule::ALL {
+                let row = format!("{} {} {}", kernel.name, case.problem, schedule.as_str());
+                let judgements = run(&kernel, &setup, &mut Emulator::new(options(schedule)));
+                for judgement in judgements.unwrap_or_else(|e| panic!("{row}: {e}")) {
+                    assert!(judgement.passed(), "{row}: {judgement}");
+                }
+            }
+        }
     }
 }

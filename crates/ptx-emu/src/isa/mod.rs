@@ -1,9 +1,9 @@
 //! Instructions: decoding of opcodes into lane-vector operations and their semantics.
 
+pub mod alu;
 pub mod elect;
 pub mod idesc;
 pub mod mbarrier;
-pub mod alu;
 pub mod operands;
 pub mod regs;
 pub mod smem_desc;

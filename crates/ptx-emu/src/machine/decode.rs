@@ -178,7 +178,9 @@ impl Cx<'_> {
         let plain = |i, c| Ok(One::new(i, c));
         match op.mnemonic.as_str() {
             "%cover" => {
-                let Some(Operand::Name(n)) = args.first() else { return unsupported("a cover marker without a name") };
+                let Some(Operand::Name(n)) = args.first() else {
+                    return unsupported("a cover marker without a name");
+                };
                 let id = *self.cover_ids.entry(n.clone()).or_insert_with(|| {
                     self.covers.push(n.clone());
                     self.covers.len() as u32 - 1
@@ -199,9 +201,11 @@ impl Cx<'_> {
             },
             "ret" | "exit" => plain(Inst::Exit, C::Control),
             "trap" | "brkpt" => plain(Inst::Trap, C::Control),
-            "call" => plain(Inst::Unsupported("call: device functions are not run; inline them".into()), C::Control),
-            "nanosleep" | "prefetch" | "prefetchu" | "discard" | "applypriority" | "createpolicy" | "pmevent"
-            | "griddepcontrol" | "barrier_dummy" => self.hint(op, args),
+            "call" => {
+                plain(Inst::Unsupported("call: device functions are not run; inline them".into()), C::Control)
+            }
+            "nanosleep" | "prefetch" | "prefetchu" | "discard" | "applypriority" | "createpolicy"
+            | "pmevent" | "griddepcontrol" | "barrier_dummy" => self.hint(op, args),
             "fence" | "membar" => plain(Inst::Fence, C::Fence),
             "ld" | "ldu" => self.ld(op, args),
             "st" => self.st(op, args),
@@ -234,7 +238,8 @@ impl Cx<'_> {
                     p => (None, self.slots.dst_p(p)?),
                 };
                 let m = self.slots.src32(&args[1], Ty::U32)?;
-                let mut one = One::new(Inst::Elect(d, p, m), C::Warp).src([(Class::R32, m)]).dst([(Class::P, p)]);
+                let mut one =
+                    One::new(Inst::Elect(d, p, m), C::Warp).src([(Class::R32, m)]).dst([(Class::P, p)]);
                 one.dsts.extend(d.map(|d| (Class::R32, d)));
                 Ok(one)
             }
@@ -251,8 +256,17 @@ impl Cx<'_> {
                 let v = self.symbol(*s)? as i64 + add;
                 self.alu(op, &[args[0].clone(), Operand::Int(v)])
             }
-            "mbarrier" | "cp" | "tcgen05" | "setmaxnreg" | "tensormap" | "ldmatrix" | "stmatrix" | "wgmma" | "mma"
-            | "clusterlaunchcontrol" | "multimem" => self.asynchronous(op, args),
+            "mbarrier"
+            | "cp"
+            | "tcgen05"
+            | "setmaxnreg"
+            | "tensormap"
+            | "ldmatrix"
+            | "stmatrix"
+            | "wgmma"
+            | "mma"
+            | "clusterlaunchcontrol"
+            | "multimem" => self.asynchronous(op, args),
             _ => self.alu(op, args),
         }
     }
@@ -294,7 +308,10 @@ impl Cx<'_> {
             Sym::FuncVar(i) => self.layout.func_vars[i as usize],
             Sym::ModuleVar(i) => self.layout.module_vars[i as usize],
             Sym::Func(i) => {
-                return unsupported(format!("address of function `{}`", self.module.functions[i as usize].name));
+                return unsupported(format!(
+                    "address of function `{}`",
+                    self.module.functions[i as usize].name
+                ));
             }
         })
     }
@@ -358,8 +375,8 @@ impl Cx<'_> {
         let (mut place, mut ty, mut n, mut ordered) = (Place::Generic, None, 1usize, false);
         for m in &op.mods {
             match m.as_str() {
-                "weak" | "volatile" | "relaxed" | "mmio" | "cta" | "cluster" | "gpu" | "sys" | "nc" | "ca" | "cg"
-                | "cs" | "lu" | "cv" | "wb" | "wt" | "unified" => {}
+                "weak" | "volatile" | "relaxed" | "mmio" | "cta" | "cluster" | "gpu" | "sys" | "nc"
+                | "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "unified" => {}
                 "acquire" | "release" => ordered = true,
                 "param" | "param::entry" => place = Place::Param,
                 "param::func" => return unsupported("device-function parameters"),
@@ -389,11 +406,8 @@ impl Cx<'_> {
             return unsupported(format!("`{}` with {} data operands", op.text, regs.len()));
         }
         let (bytes, n128) = if ty == Ty::B128 { (8, true) } else { (ty.bytes() as u8, false) };
-        let regs: Vec<_> = if n128 {
-            regs.iter().flat_map(|r| [*r, r.map(|(c, i)| (c, i + 1))]).collect()
-        } else {
-            regs
-        };
+        let regs: Vec<_> =
+            if n128 { regs.iter().flat_map(|r| [*r, r.map(|(c, i)| (c, i + 1))]).collect() } else { regs };
         let reg_bytes = self.reg_bytes(data);
         let addr = self.addr(addr)?;
         let signed = matches!(ty, Ty::S8 | Ty::S16 | Ty::S32);
@@ -435,7 +449,8 @@ impl Cx<'_> {
         let (mut place, mut ty, mut kind) = (Place::Generic, None, None);
         for m in &op.mods {
             match m.as_str() {
-                "relaxed" | "acquire" | "release" | "acq_rel" | "cta" | "cluster" | "gpu" | "sys" | "noftz" => {}
+                "relaxed" | "acquire" | "release" | "acq_rel" | "cta" | "cluster" | "gpu" | "sys"
+                | "noftz" => {}
                 "global" => place = Place::Global,
                 "shared" | "shared::cta" | "shared::cluster" => place = Place::Shared,
                 "add" => kind = Some(AtomOp::Add),
@@ -466,7 +481,11 @@ impl Cx<'_> {
         let rest = if returns { &args[1..] } else { args };
         let class = if wide { Class::R64 } else { Class::R32 };
         let src = |s: &mut Slots, o: &Operand| {
-            if wide { s.src64(o, Ty::U64) } else { s.src32(o, if ty == AtomTy::F32 { Ty::F32 } else { Ty::U32 }) }
+            if wide {
+                s.src64(o, Ty::U64)
+            } else {
+                s.src32(o, if ty == AtomTy::F32 { Ty::F32 } else { Ty::U32 })
+            }
         };
         let d = match args.first() {
             Some(Operand::Sink) => None,

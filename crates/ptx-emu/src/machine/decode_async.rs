@@ -6,9 +6,9 @@ use crate::isa::operands::{Decoded as Res, unsupported};
 use crate::isa::regs::Class;
 use crate::isa::tcgen05_layout::{CpShape, LdStShape as Shape};
 use crate::syntax::ast::{Base, Opcode, Operand, Ty};
+use crate::tma::NumType;
 use crate::tma::reduce::ReduceOp;
 use crate::tma::replace::Field;
-use crate::tma::NumType;
 
 impl Cx<'_> {
     pub(super) fn asynchronous(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
@@ -47,9 +47,10 @@ impl Cx<'_> {
             },
             ("cp", "reduce") => self.bulk(op, args, true),
             ("tcgen05", _) => self.tcgen05(op, first, args),
-            ("wgmma" | "mma" | "clusterlaunchcontrol" | "multimem", _) => {
-                unsupported(format!("opcode `{}` (planned; this version runs tcgen05 kernels of one CTA)", op.text))
-            }
+            ("wgmma" | "mma" | "clusterlaunchcontrol" | "multimem", _) => unsupported(format!(
+                "opcode `{}` (planned; this version runs tcgen05 kernels of one CTA)",
+                op.text
+            )),
             _ => unsupported(format!("opcode `{}`", op.text)),
         }
     }
@@ -58,13 +59,13 @@ impl Cx<'_> {
         let (mut verb, mut parity, mut expect, mut no_complete) = ("", false, false, false);
         for m in &op.mods {
             match m.as_str() {
-                "shared" | "shared::cta" | "shared::cluster" | "b64" | "cta" | "cluster" | "release" | "acquire"
-                | "relaxed" => {}
+                "shared" | "shared::cta" | "shared::cluster" | "b64" | "cta" | "cluster" | "release"
+                | "acquire" | "relaxed" => {}
                 "parity" => parity = true,
                 "expect_tx" if verb != "" => expect = true,
                 "noComplete" => no_complete = true,
-                v @ ("init" | "inval" | "arrive" | "arrive_drop" | "expect_tx" | "complete_tx" | "test_wait"
-                | "try_wait")
+                v @ ("init" | "inval" | "arrive" | "arrive_drop" | "expect_tx" | "complete_tx"
+                | "test_wait" | "try_wait")
                     if verb.is_empty() =>
                 {
                     verb = v
@@ -92,8 +93,10 @@ impl Cx<'_> {
         // A destination stands before the address where there is one.
         let at = args.iter().position(|a| matches!(a, Operand::Addr(..))).unwrap_or(0);
         let addr = self.addr(arg(op, args, at)?)?;
-        let waits =
-            matches!(kind, MbarOp::TestWait | MbarOp::TestWaitParity | MbarOp::TryWait | MbarOp::TryWaitParity);
+        let waits = matches!(
+            kind,
+            MbarOp::TestWait | MbarOp::TestWaitParity | MbarOp::TryWait | MbarOp::TryWaitParity
+        );
         let (mut token, mut pred) = (None, None);
         if at == 1 {
             match &args[0] {
@@ -110,7 +113,8 @@ impl Cx<'_> {
                 value = Some(self.slots.src32(o, Ty::U32)?);
             }
         }
-        let mut one = One::new(Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state }), OpClass::Barrier);
+        let mut one =
+            One::new(Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state }), OpClass::Barrier);
         one.srcs.extend(addr_reg(addr));
         one.srcs.extend(value.map(|v| (Class::R32, v)));
         one.srcs.extend(state.map(|v| (Class::R64, v)));
@@ -132,7 +136,11 @@ impl Cx<'_> {
             }
         }
         let load = op.mnemonic == "ldmatrix";
-        let (regs, addr) = if load { (arg(op, args, 0)?, arg(op, args, 1)?) } else { (arg(op, args, 1)?, arg(op, args, 0)?) };
+        let (regs, addr) = if load {
+            (arg(op, args, 0)?, arg(op, args, 1)?)
+        } else {
+            (arg(op, args, 1)?, arg(op, args, 0)?)
+        };
         let addr = self.addr(addr)?;
         let regs = self.reg_list(regs, load)?;
         if regs.len() != n {
@@ -218,8 +226,16 @@ impl Cx<'_> {
         let mut spaces = Vec::new();
         for m in &op.mods {
             match m.as_str() {
-                "async" | "bulk" | "tensor" | "tile" | "mbarrier::complete_tx::bytes" | "bulk_group" | "reduce"
-                | "L2::cache_hint" | "noftz" | "cta_group::1" => {}
+                "async"
+                | "bulk"
+                | "tensor"
+                | "tile"
+                | "mbarrier::complete_tx::bytes"
+                | "bulk_group"
+                | "reduce"
+                | "L2::cache_hint"
+                | "noftz"
+                | "cta_group::1" => {}
                 "1d" | "2d" | "3d" | "4d" | "5d" => dims = m.as_bytes()[0] - b'0',
                 "tile::gather4" => gather4 = true,
                 "global" | "shared::cta" | "shared::cluster" => spaces.push(m.as_str()),
@@ -309,7 +325,9 @@ impl Cx<'_> {
             "relinquish_alloc_permit" => Ok(One::new(Inst::TcRelinquish, OpClass::Other)),
             "wait::ld" => Ok(One::new(Inst::TcWaitLd, OpClass::TmemWait)),
             "wait::st" => Ok(One::new(Inst::TcWaitSt, OpClass::TmemWait)),
-            "fence::before_thread_sync" | "fence::after_thread_sync" => Ok(One::new(Inst::Fence, OpClass::Fence)),
+            "fence::before_thread_sync" | "fence::after_thread_sync" => {
+                Ok(One::new(Inst::Fence, OpClass::Fence))
+            }
             "commit" => {
                 for m in &op.mods[1..] {
                     match m.as_str() {

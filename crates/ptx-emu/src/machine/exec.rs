@@ -136,14 +136,16 @@ impl Machine<'_> {
                 self.exit_lanes(c, w, s, m);
                 Ok(Next::Regroup)
             }
-            Inst::Trap => {
-                Err(self.fault(c, w, pc, m, Fault::new(Code::Trap, "the kernel executed trap")))
-            }
+            Inst::Trap => Err(self.fault(c, w, pc, m, Fault::new(Code::Trap, "the kernel executed trap"))),
             Inst::Unsupported(what) => Err(Stop::Unsupported(what.to_string(), pc)),
             Inst::Clock((class, r)) => {
                 let (steps, regs) = (self.steps, &mut c.warps[w].regs);
                 for l in lanes(m) {
-                    if *class == Class::R64 { regs.set64(*r, l, steps, 0) } else { regs.set32(*r, l, steps as u32, 0) }
+                    if *class == Class::R64 {
+                        regs.set64(*r, l, steps, 0)
+                    } else {
+                        regs.set32(*r, l, steps as u32, 0)
+                    }
                 }
                 Ok(Next::Advance)
             }
@@ -220,7 +222,16 @@ impl Machine<'_> {
         }
     }
 
-    fn brx(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, idx: u32, targets: &[u32]) -> Res<Next> {
+    fn brx(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        s: usize,
+        pc: u32,
+        m: u32,
+        idx: u32,
+        targets: &[u32],
+    ) -> Res<Next> {
         let warp = &mut c.warps[w];
         if warp.regs.u32[idx as usize] & m != 0 && self.opts.checks.uninit {
             let f = Fault::new(Code::UninitBranch, "the index of brx.idx is undefined");
@@ -230,7 +241,8 @@ impl Machine<'_> {
         for l in lanes(m) {
             let i = warp.regs.r32[idx as usize].0[l];
             let Some(&t) = targets.get(i as usize) else {
-                let f = Fault::new(Code::BoundsOther, format!("brx.idx index {i} of {} targets", targets.len()));
+                let f =
+                    Fault::new(Code::BoundsOther, format!("brx.idx index {i} of {} targets", targets.len()));
                 return Err(self.fault(c, w, pc, 1 << l, f));
             };
             match groups.iter_mut().find(|g| g.0 == t) {
@@ -262,7 +274,9 @@ impl Machine<'_> {
         if warp.splits[s].mask == 0 {
             warp.splits.remove(s);
         }
-        while let Some(i) = warp.splits.iter().position(|x| x.state == State::Reconverge && meet_complete(warp, x)) {
+        while let Some(i) =
+            warp.splits.iter().position(|x| x.state == State::Reconverge && meet_complete(warp, x))
+        {
             merge(warp, i);
         }
         // Lanes at a warp-synchronous instruction look again.

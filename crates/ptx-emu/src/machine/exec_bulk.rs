@@ -21,7 +21,9 @@ impl Machine<'_> {
 
     pub(super) fn bulk(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, b: &Bulk) -> Res<Next> {
         match b {
-            Bulk::TensorLoad { dst, map, mbar, .. } => self.uniform_defined(c, w, pc, m, &[*dst, *map, *mbar])?,
+            Bulk::TensorLoad { dst, map, mbar, .. } => {
+                self.uniform_defined(c, w, pc, m, &[*dst, *map, *mbar])?
+            }
             Bulk::TensorStore { map, src, .. } => self.uniform_defined(c, w, pc, m, &[*map, *src])?,
             Bulk::Load { dst, src, mbar, .. } => self.uniform_defined(c, w, pc, m, &[*dst, *src, *mbar])?,
             Bulk::Store { dst, src, .. } => self.uniform_defined(c, w, pc, m, &[*dst, *src])?,
@@ -46,13 +48,17 @@ impl Machine<'_> {
                     let (map, xs) = self.map_and_coords(c, w, pc, l, *map, coords, *dims)?;
                     let src = self.own_shared(c, w, pc, l, *src)?;
                     let mut chunks = Vec::new();
-                    tile::store_chunks(&map, &xs, src, &mut chunks).map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
+                    tile::store_chunks(&map, &xs, src, &mut chunks)
+                        .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
                     let reduce = match reduce {
                         None => None,
                         Some(op) => match NumType::of_tensor(map.elem).filter(|t| t.allows(*op)) {
                             Some(t) => Some((*op, t)),
                             None => {
-                                let f = Fault::new(Code::Tma, format!("reduction {op:?} on elements of type {:?}", map.elem));
+                                let f = Fault::new(
+                                    Code::Tma,
+                                    format!("reduction {op:?} on elements of type {:?}", map.elem),
+                                );
                                 return Err(self.fault(c, w, pc, 1 << l, f));
                             }
                         },
@@ -64,16 +70,30 @@ impl Machine<'_> {
                     let (_, src) = self.resolve(Place::Generic, self.lane_addr(c, w, *src, l));
                     let dst = self.own_shared(c, w, pc, l, *dst)?;
                     let mbar = self.own_shared(c, w, pc, l, *mbar)?;
-                    tile::bulk_check(u64::from(dst), src, size, Some(mbar)).map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
-                    let kind = Kind::Load { chunks: linear(dst, src, size), fill: [0; 16], elem: None, mbar, bytes: size };
+                    tile::bulk_check(u64::from(dst), src, size, Some(mbar))
+                        .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
+                    let kind = Kind::Load {
+                        chunks: linear(dst, src, size),
+                        fill: [0; 16],
+                        elem: None,
+                        mbar,
+                        bytes: size,
+                    };
                     self.issue_load(c, w, pc, kind)?;
                 }
                 Bulk::Store { dst, src, size, reduce } => {
                     let size = self.bulk_size(c, w, pc, l, *size)?;
                     let (_, dst) = self.resolve(Place::Generic, self.lane_addr(c, w, *dst, l));
                     let src = self.own_shared(c, w, pc, l, *src)?;
-                    tile::bulk_check(dst, u64::from(src), size, None).map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
-                    self.issue_store(c, w, pc, l, Kind::Store { chunks: linear(src, dst, size), reduce: *reduce })?;
+                    tile::bulk_check(dst, u64::from(src), size, None)
+                        .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
+                    self.issue_store(
+                        c,
+                        w,
+                        pc,
+                        l,
+                        Kind::Store { chunks: linear(src, dst, size), reduce: *reduce },
+                    )?;
                 }
             }
         }
@@ -86,13 +106,26 @@ impl Machine<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn map_and_coords(&self, c: &Cta, w: usize, pc: u32, l: usize, map: Addr, coords: &[u32], dims: u8) -> Res<(TensorMap, Vec<i32>)> {
+    fn map_and_coords(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        map: Addr,
+        coords: &[u32],
+        dims: u8,
+    ) -> Res<(TensorMap, Vec<i32>)> {
         let addr = self.lane_addr(c, w, map, l);
         let bytes = self.tensor_map(c, w, pc, l, addr)?;
-        let map = TensorMap::decode(&bytes)
-            .map_err(|e| self.fault(c, w, pc, 1 << l, Fault::new(Code::Tma, format!("tensor map at {addr:#x}: {e}"))))?;
+        let map = TensorMap::decode(&bytes).map_err(|e| {
+            self.fault(c, w, pc, 1 << l, Fault::new(Code::Tma, format!("tensor map at {addr:#x}: {e}")))
+        })?;
         if map.rank != usize::from(dims) {
-            let f = Fault::new(Code::Tma, format!("a {dims}-dimensional copy with a tensor map of rank {}", map.rank));
+            let f = Fault::new(
+                Code::Tma,
+                format!("a {dims}-dimensional copy with a tensor map of rank {}", map.rank),
+            );
             return Err(self.fault(c, w, pc, 1 << l, f));
         }
         let mut xs = Vec::with_capacity(coords.len());
@@ -121,7 +154,13 @@ impl Machine<'_> {
     fn issue_load(&mut self, c: &mut Cta, w: usize, pc: u32, kind: Kind) -> Res<()> {
         let Kind::Load { chunks, mbar, bytes, .. } = &kind else { return Ok(()) };
         if !c.mbars.contains_key(mbar) {
-            let f = Fault::new(Code::MbarrierUninit, format!("the copy completes on {}, which is not initialised", super::names::barrier(&self.launch.annotations, c.dynamic_base, *mbar)));
+            let f = Fault::new(
+                Code::MbarrierUninit,
+                format!(
+                    "the copy completes on {}, which is not initialised",
+                    super::names::barrier(&self.launch.annotations, c.dynamic_base, *mbar)
+                ),
+            );
             return Err(self.fault(c, w, pc, 0, f));
         }
         self.check_role(c, w, pc, *mbar, false)?;
@@ -180,7 +219,17 @@ impl Machine<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn cp_async(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, dst: Addr, src: Addr, n: u32, fill: Option<u32>) -> Res<Next> {
+    pub(super) fn cp_async(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        m: u32,
+        dst: Addr,
+        src: Addr,
+        n: u32,
+        fill: Option<u32>,
+    ) -> Res<Next> {
         self.uniform_defined(c, w, pc, m, &[dst, src])?;
         let mut copies = Vec::with_capacity(m.count_ones() as usize);
         for l in lanes(m) {
@@ -194,7 +243,12 @@ impl Machine<'_> {
                 None => n,
             };
             if d % n != 0 || s % u64::from(n) != 0 && take != 0 {
-                let f = Fault::new(Code::Align, format!("cp.async of {n} bytes from {s:#x} to shared {d:#x}: both must be multiples of {n}"));
+                let f = Fault::new(
+                    Code::Align,
+                    format!(
+                        "cp.async of {n} bytes from {s:#x} to shared {d:#x}: both must be multiples of {n}"
+                    ),
+                );
                 return Err(self.fault(c, w, pc, 1 << l, f));
             }
             let off = self.shared_offset(c, w, pc, u64::from(d), n)?;
@@ -226,7 +280,15 @@ impl Machine<'_> {
         Ok(Next::Advance)
     }
 
-    pub(super) fn cp_async_mbar(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, addr: Addr, noinc: bool) -> Res<Next> {
+    pub(super) fn cp_async_mbar(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        m: u32,
+        addr: Addr,
+        noinc: bool,
+    ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, addr)?;
         let l = m.trailing_zeros() as usize;
         let mbar = self.own_shared(c, w, pc, l, addr)?;

@@ -43,7 +43,13 @@ impl Machine<'_> {
         if bad == 0 || !self.opts.checks.uninit {
             return Ok(());
         }
-        Err(self.fault(c, w, pc, bad, Fault::new(code, format!("{what} of `{}` is undefined", self.opcode(pc)))))
+        Err(self.fault(
+            c,
+            w,
+            pc,
+            bad,
+            Fault::new(code, format!("{what} of `{}` is undefined", self.opcode(pc))),
+        ))
     }
 
     /// Faults when a 32-bit operand is undefined.
@@ -86,13 +92,25 @@ impl Machine<'_> {
         if addr.is_multiple_of(n as u64) {
             return Ok(());
         }
-        let f = Fault::new(Code::Align, format!("address {addr:#x} of a {n}-byte access is not a multiple of {n}"));
+        let f = Fault::new(
+            Code::Align,
+            format!("address {addr:#x} of a {n}-byte access is not a multiple of {n}"),
+        );
         Err(self.fault(c, w, pc, 1 << l, f))
     }
 
     /// Reads `buf.len()` ≤ 64 bytes for lane `l`; returns the undefined mask.
     #[allow(clippy::too_many_arguments)]
-    fn read(&self, c: &Cta, w: usize, pc: u32, l: usize, place: Place, addr: u64, buf: &mut [u8]) -> Res<u64> {
+    fn read(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        place: Place,
+        addr: u64,
+        buf: &mut [u8],
+    ) -> Res<u64> {
         let n = buf.len();
         match place {
             Place::Shared => {
@@ -142,7 +160,17 @@ impl Machine<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn write(&mut self, c: &mut Cta, w: usize, pc: u32, l: usize, place: Place, addr: u64, data: &[u8], undef: u64) -> Res<()> {
+    fn write(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        place: Place,
+        addr: u64,
+        data: &[u8],
+        undef: u64,
+    ) -> Res<()> {
         let n = data.len();
         match place {
             Place::Shared => {
@@ -159,9 +187,13 @@ impl Machine<'_> {
                 }
                 Err(e) => Err(self.fault(c, w, pc, 1 << l, Fault::new(Code::BoundsGlobal, e.to_string()))),
             },
-            Place::Param => {
-                Err(self.fault(c, w, pc, 1 << l, Fault::new(Code::BoundsOther, "a store to kernel parameters")))
-            }
+            Place::Param => Err(self.fault(
+                c,
+                w,
+                pc,
+                1 << l,
+                Fault::new(Code::BoundsOther, "a store to kernel parameters"),
+            )),
             Place::Local => {
                 let size = self.prog.layout.local_bytes as usize;
                 self.check_local(c, w, pc, l, addr, n, size)?;
@@ -256,7 +288,8 @@ impl Machine<'_> {
             let mut buf = [0u8; 8];
             let undef = self.read(c, w, pc, l, place, addr, &mut buf[..n])?;
             let regs = &c.warps[w].regs;
-            let get = |s: u32| if wide { regs.r64[s as usize].0[l] } else { u64::from(regs.r32[s as usize].0[l]) };
+            let get =
+                |s: u32| if wide { regs.r64[s as usize].0[l] } else { u64::from(regs.r32[s as usize].0[l]) };
             let und = |s: u32| if wide { regs.bytes64(s, l) } else { regs.bytes32(s, l) };
             let bad = undef != 0 && op != AtomOp::Exch || und(b) != 0 || cmp.is_some_and(|s| und(s) != 0);
             if bad {
@@ -274,7 +307,15 @@ impl Machine<'_> {
         Ok(Next::Advance)
     }
 
-    pub(super) fn isspace(&mut self, c: &mut Cta, w: usize, m: u32, d: u32, s: u32, place: Place) -> Res<Next> {
+    pub(super) fn isspace(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        m: u32,
+        d: u32,
+        s: u32,
+        place: Place,
+    ) -> Res<Next> {
         for l in lanes(m) {
             let a = c.warps[w].regs.r64[s as usize].0[l];
             let is = self.resolve(Place::Generic, a).0 == place;
@@ -286,7 +327,16 @@ impl Machine<'_> {
 
     /// Row addresses come from lanes 8i..8i+7; lane t gets elements 2(t%4), 2(t%4)+1 of row t/4 of matrix i.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn ldmatrix(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, regs: &[u32], a: Addr, trans: bool) -> Res<Next> {
+    pub(super) fn ldmatrix(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        m: u32,
+        regs: &[u32],
+        a: Addr,
+        trans: bool,
+    ) -> Res<Next> {
         self.whole_warp(c, w, pc, m)?;
         self.addr_defined(c, w, pc, row_lanes(regs.len()), a)?;
         for (i, &r) in regs.iter().enumerate() {
@@ -314,7 +364,16 @@ impl Machine<'_> {
 
     /// Inverse of [`Machine::ldmatrix`].
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn stmatrix(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, regs: &[u32], a: Addr, trans: bool) -> Res<Next> {
+    pub(super) fn stmatrix(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        m: u32,
+        regs: &[u32],
+        a: Addr,
+        trans: bool,
+    ) -> Res<Next> {
         self.whole_warp(c, w, pc, m)?;
         self.addr_defined(c, w, pc, row_lanes(regs.len()), a)?;
         for (i, &r) in regs.iter().enumerate() {
@@ -384,7 +443,15 @@ impl Machine<'_> {
     }
 
     /// Reads a tensor map; bit i of the mask: byte i is undefined.
-    fn read_128(&self, c: &Cta, w: usize, pc: u32, l: usize, place: Place, addr: u64) -> Res<([u8; 128], u128)> {
+    fn read_128(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        place: Place,
+        addr: u64,
+    ) -> Res<([u8; 128], u128)> {
         let mut map = [0u8; 128];
         let lo = self.read(c, w, pc, l, place, addr, &mut map[..64])?;
         let hi = self.read(c, w, pc, l, place, addr + 64, &mut map[64..])?;
@@ -405,7 +472,15 @@ impl Machine<'_> {
         Ok(map)
     }
 
-    pub(super) fn tensormap_copy(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, dst: Addr, src: Addr) -> Res<Next> {
+    pub(super) fn tensormap_copy(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        m: u32,
+        dst: Addr,
+        src: Addr,
+    ) -> Res<Next> {
         self.whole_warp(c, w, pc, m)?;
         self.addr_defined(c, w, pc, m, dst)?;
         self.addr_defined(c, w, pc, m, src)?;
@@ -428,7 +503,16 @@ fn fragment(t: usize, trans: bool) -> [(usize, usize); 2] {
 
 /// Puts loaded bytes into a register: zero- or sign-extended to the register's width.
 #[allow(clippy::too_many_arguments)]
-fn put(c: &mut Cta, w: usize, l: usize, (class, r): Reg, bytes: &[u8], undef: u8, signed: bool, reg_bytes: u8) {
+fn put(
+    c: &mut Cta,
+    w: usize,
+    l: usize,
+    (class, r): Reg,
+    bytes: &[u8],
+    undef: u8,
+    signed: bool,
+    reg_bytes: u8,
+) {
     let mut le = [0u8; 8];
     le[..bytes.len()].copy_from_slice(bytes);
     let (mut v, mut undef) = (u64::from_le_bytes(le), undef);
@@ -487,7 +571,11 @@ fn atom(op: AtomOp, ty: AtomTy, old: u64, b: u64, cmp: u64) -> u64 {
                     if (x > y) == max { old } else { b }
                 }
                 _ => {
-                    if (old > b) == max { old } else { b }
+                    if (old > b) == max {
+                        old
+                    } else {
+                        b
+                    }
                 }
             }
         }

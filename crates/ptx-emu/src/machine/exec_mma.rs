@@ -44,7 +44,15 @@ fn format(t: InputType) -> Option<Format> {
 }
 
 impl Machine<'_> {
-    fn descriptor(&self, c: &Cta, w: usize, pc: u32, l: usize, slot: u32, what: &str) -> Res<(u64, SmemDesc)> {
+    fn descriptor(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        slot: u32,
+        what: &str,
+    ) -> Res<(u64, SmemDesc)> {
         let bad = c.warps[w].regs.u64[slot as usize] & 1 << l;
         self.defined(c, w, pc, bad, Code::UninitAddress, what)?;
         let bits = c.warps[w].regs.r64[slot as usize].0[l];
@@ -56,7 +64,17 @@ impl Machine<'_> {
 
     /// Addresses of a shared-memory operand, from the cache where the same descriptor came before.
     #[allow(clippy::too_many_arguments)]
-    fn operand(&mut self, c: &Cta, w: usize, pc: u32, (bits, d): (u64, SmemDesc), mn_major: bool, slot_bits: u32, rows: u32, k: u32) -> Res<Rc<[u32]>> {
+    fn operand(
+        &mut self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        (bits, d): (u64, SmemDesc),
+        mn_major: bool,
+        slot_bits: u32,
+        rows: u32,
+        k: u32,
+    ) -> Res<Rc<[u32]>> {
         let key = (bits, rows << 16 | k << 8 | slot_bits << 1 | u32::from(mn_major));
         if let Some(a) = self.addr_cache.get(&key) {
             return Ok(a.clone());
@@ -82,7 +100,14 @@ impl Machine<'_> {
         let bit = 1u32 << l;
         self.addr_defined(c, w, pc, bit, i.d)?;
         self.defined32(c, w, pc, bit, i.idesc, "the instruction descriptor")?;
-        self.defined(c, w, pc, c.warps[w].regs.up[i.enable.0 as usize] & bit, Code::UninitAddress, "enable-input-d")?;
+        self.defined(
+            c,
+            w,
+            pc,
+            c.warps[w].regs.up[i.enable.0 as usize] & bit,
+            Code::UninitAddress,
+            "enable-input-d",
+        )?;
         let bits = c.warps[w].regs.r32[i.idesc as usize].0[l];
         let desc = idesc::decode(bits, kind_of(i.kind), Issue { cta_pair: false, ws: false })
             .map_err(|e| self.fault(c, w, pc, bit, Fault::new(Code::Descriptor, e.to_string())))?;
@@ -108,7 +133,10 @@ impl Machine<'_> {
                 self.addr_defined(c, w, pc, bit, at)?;
                 let t = self.lane_addr(c, w, at, l) as u32;
                 if t >> 16 != d.0 {
-                    let f = Fault::new(Code::TmemLane, format!("A at lane {} and D at lane {} of tensor memory", t >> 16, d.0));
+                    let f = Fault::new(
+                        Code::TmemLane,
+                        format!("A at lane {} and D at lane {} of tensor memory", t >> 16, d.0),
+                    );
                     return Err(self.fault(c, w, pc, bit, f));
                 }
                 MmaSource::Tmem(t >> 16, t & 0xffff)
@@ -154,7 +182,9 @@ impl Machine<'_> {
 
     /// Strict: an accumulator overwrites what an earlier, unfinished instruction reads as its A operand.
     fn mma_order(&mut self, c: &Cta, w: usize, pc: u32, col: u32, cols: u32, seq: u32) {
-        let hit = (col..col + cols).map(|x| c.tmem.mma_read[x as usize][0]).find(|&r| r > c.mma_released && r != seq);
+        let hit = (col..col + cols)
+            .map(|x| c.tmem.mma_read[x as usize][0])
+            .find(|&r| r > c.mma_released && r != seq);
         if let Some(r) = hit {
             let o = c.mma_origins[r as usize - 1];
             let f = Fault::new(
@@ -169,7 +199,16 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn tmem_cp(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, shape: CpShape, at: Addr, slot: u32) -> Res<Next> {
+    pub(super) fn tmem_cp(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        m: u32,
+        shape: CpShape,
+        at: Addr,
+        slot: u32,
+    ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
         for l in lanes(m) {
             let (_, desc) = self.descriptor(c, w, pc, l, slot, "descriptor of the source")?;
@@ -180,8 +219,10 @@ impl Machine<'_> {
             c.mma_origins.push(origin);
             let seq = c.mma_origins.len() as u32;
             let units = shape.columns() / 4;
-            let addrs: Vec<u32> =
-                (0..shape.rows()).flat_map(|r| (0..units).map(move |u| (r, u))).map(|(r, u)| cp_source(&desc, r, u)).collect();
+            let addrs: Vec<u32> = (0..shape.rows())
+                .flat_map(|r| (0..units).map(move |u| (r, u)))
+                .map(|(r, u)| cp_source(&desc, r, u))
+                .collect();
             self.lease_operand(c, w, pc, &addrs, 16, seq)?;
             self.lease_sts(c, w, pc, base.1, shape.columns(), 0xf, None)?;
             self.lease_lds(c, w, pc, base.1, shape.columns(), 0xf)?;
@@ -189,7 +230,10 @@ impl Machine<'_> {
                 c.tmem.mma_write[x as usize] = [seq; 4];
             }
             let id = c.new_op(origin);
-            self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Cp { seq, shape, base, desc } })?;
+            self.put_in_flight(
+                c,
+                Pending { id, warp: w as u32, pc, kind: Kind::Cp { seq, shape, base, desc } },
+            )?;
         }
         Ok(Next::Advance)
     }
@@ -235,7 +279,8 @@ impl Machine<'_> {
                         let v = column[lane];
                         undef[row] |= bad >> lane & 1 != 0;
                         for e in 0..per {
-                            let x = if per == 1 { v } else { v >> (32 / per * e) & ((1u32 << (32 / per)) - 1) };
+                            let x =
+                                if per == 1 { v } else { v >> (32 / per * e) & ((1u32 << (32 / per)) - 1) };
                             buf.a[row * k + cell * per + e] = x;
                         }
                     }

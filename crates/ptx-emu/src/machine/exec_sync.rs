@@ -43,7 +43,12 @@ impl Machine<'_> {
             return Ok(());
         }
         let off = addr.wrapping_sub(c.dynamic_base);
-        let b = self.launch.annotations.barriers.iter().find(|b| off >= b.offset && off < b.offset + 8 * b.stages);
+        let b = self
+            .launch
+            .annotations
+            .barriers
+            .iter()
+            .find(|b| off >= b.offset && off < b.offset + 8 * b.stages);
         let Some(b) = b else { return Ok(()) };
         let allowed = if waits { &b.waiters } else { &b.arrivers };
         let Some(role) = self.role_of(w as u32) else { return Ok(()) };
@@ -84,7 +89,15 @@ impl Machine<'_> {
     }
 
     /// Arrival of an asynchronous operation (commit, cp.async): count 1 or more.
-    pub(super) fn async_arrive(&mut self, c: &mut Cta, w: usize, pc: u32, addr: u32, count: u32, r: Option<Release>) -> Res<()> {
+    pub(super) fn async_arrive(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        addr: u32,
+        count: u32,
+        r: Option<Release>,
+    ) -> Res<()> {
         let step = self.steps;
         let m = self.live(c, w, pc, addr)?;
         let before = m.bar.phase();
@@ -100,7 +113,15 @@ impl Machine<'_> {
     }
 
     /// complete_tx of a landed copy.
-    pub(super) fn async_complete(&mut self, c: &mut Cta, w: usize, pc: u32, addr: u32, bytes: u32, r: Release) -> Res<()> {
+    pub(super) fn async_complete(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        addr: u32,
+        bytes: u32,
+        r: Release,
+    ) -> Res<()> {
         let m = self.live(c, w, pc, addr)?;
         let before = m.bar.phase();
         m.attached.push((before, r));
@@ -112,10 +133,25 @@ impl Machine<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn mbarrier(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, b: &Mbar) -> Res<Next> {
+    pub(super) fn mbarrier(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        s: usize,
+        pc: u32,
+        m: u32,
+        b: &Mbar,
+    ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, b.addr)?;
         if let Some(v) = b.value {
-            self.defined(c, w, pc, c.warps[w].regs.u32[v as usize] & m, Code::UninitBarrier, "the count or parity")?;
+            self.defined(
+                c,
+                w,
+                pc,
+                c.warps[w].regs.u32[v as usize] & m,
+                Code::UninitBarrier,
+                "the count or parity",
+            )?;
         }
         match b.op {
             MbarOp::TestWait | MbarOp::TestWaitParity | MbarOp::TryWait | MbarOp::TryWaitParity => {
@@ -129,16 +165,31 @@ impl Machine<'_> {
             match b.op {
                 MbarOp::Init => {
                     if c.mbars.contains_key(&addr) {
-                        let f = Fault::new(Code::MbarrierReinit, format!("{} is live and initialised again", self.barrier_name(c, addr)));
+                        let f = Fault::new(
+                            Code::MbarrierReinit,
+                            format!("{} is live and initialised again", self.barrier_name(c, addr)),
+                        );
                         return Err(self.fault(c, w, pc, 1 << l, f));
                     }
                     if !Mbarrier::legal_count(value) {
-                        let f = Fault::new(Code::MbarrierCount, format!("init count {value} of {} is outside 1..=1048575", self.barrier_name(c, addr)));
+                        let f = Fault::new(
+                            Code::MbarrierCount,
+                            format!(
+                                "init count {value} of {} is outside 1..=1048575",
+                                self.barrier_name(c, addr)
+                            ),
+                        );
                         return Err(self.fault(c, w, pc, 1 << l, f));
                     }
                     c.mbars.insert(
                         addr,
-                        MbarSlot { bar: Mbarrier::init(value), attached: vec![], observed: 0, init_pc: pc, last_arrival: None },
+                        MbarSlot {
+                            bar: Mbarrier::init(value),
+                            attached: vec![],
+                            observed: 0,
+                            init_pc: pc,
+                            last_arrival: None,
+                        },
                     );
                     self.progress += 1;
                     continue;
@@ -205,7 +256,14 @@ impl Machine<'_> {
     #[allow(clippy::too_many_arguments)]
     fn wait(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, b: &Mbar) -> Res<Next> {
         if let Some(v) = b.state {
-            self.defined(c, w, pc, c.warps[w].regs.u64[v as usize] & m, Code::UninitBarrier, "the phase token")?;
+            self.defined(
+                c,
+                w,
+                pc,
+                c.warps[w].regs.u64[v as usize] & m,
+                Code::UninitBarrier,
+                "the phase token",
+            )?;
         }
         let blocking = matches!(b.op, MbarOp::TryWait | MbarOp::TryWaitParity);
         let (mut pass, mut first) = (0u32, None);
@@ -252,14 +310,31 @@ impl Machine<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn named_barrier(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, op: BarOp, id: u32, count: Option<u32>) -> Res<Next> {
+    pub(super) fn named_barrier(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        s: usize,
+        pc: u32,
+        m: u32,
+        op: BarOp,
+        id: u32,
+        count: Option<u32>,
+    ) -> Res<Next> {
         let live = c.warps[w].live;
         let Some(groups) = self.gather(c, w, s, live) else { return Ok(Next::Block(State::Sync(live))) };
         if groups == [s] {
             self.whole_warp(c, w, pc, m)?;
         }
         for slot in [Some(id), count].into_iter().flatten() {
-            self.defined(c, w, pc, c.warps[w].regs.u32[slot as usize] & m, Code::UninitBarrier, "an operand")?;
+            self.defined(
+                c,
+                w,
+                pc,
+                c.warps[w].regs.u32[slot as usize] & m,
+                Code::UninitBarrier,
+                "an operand",
+            )?;
         }
         let l = m.trailing_zeros() as usize;
         let regs = &c.warps[w].regs;
@@ -271,11 +346,16 @@ impl Machine<'_> {
             return Err(bad(format!("named barrier {id}; ids are 0 to 15")));
         }
         if want == 0 || want % 32 != 0 {
-            return Err(bad(format!("named barrier {id} with a count of {want} threads; it must be a positive multiple of 32")));
+            return Err(bad(format!(
+                "named barrier {id} with a count of {want} threads; it must be a positive multiple of 32"
+            )));
         }
         let b = c.bars[id as usize];
         if b.count != 0 && b.count != want {
-            return Err(bad(format!("named barrier {id} is used with {want} threads while a phase of {} is under way", b.count)));
+            return Err(bad(format!(
+                "named barrier {id} is used with {want} threads while a phase of {} is under way",
+                b.count
+            )));
         }
         if b.arrived + 32 > want {
             return Err(bad(format!("named barrier {id}: more than {want} threads arrive in one phase")));
@@ -332,27 +412,45 @@ impl Machine<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn set_max_nreg(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, inc: bool, n: u32) -> Res<Next> {
+    pub(super) fn set_max_nreg(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        s: usize,
+        pc: u32,
+        m: u32,
+        inc: bool,
+        n: u32,
+    ) -> Res<Next> {
         let live = c.warps[w].live;
         if self.gather(c, w, s, live).is_none() {
             return Ok(Next::Block(State::Sync(live)));
         }
         self.whole_warp(c, w, pc, m)?;
         if !(24..=256).contains(&n) || n % 8 != 0 {
-            let f = Fault::new(Code::SetMaxNReg, format!("setmaxnreg to {n}; it must be a multiple of 8 in 24..=256"));
+            let f = Fault::new(
+                Code::SetMaxNReg,
+                format!("setmaxnreg to {n}; it must be a multiple of 8 in 24..=256"),
+            );
             return Err(self.fault(c, w, pc, m, f));
         }
         if let Some(old) = c.warps[w].max_regs
             && (inc && n < old || !inc && n > old)
         {
-            let f = Fault::new(Code::SetMaxNReg, format!("setmaxnreg.{} from {old} to {n}", if inc { "inc" } else { "dec" }));
+            let f = Fault::new(
+                Code::SetMaxNReg,
+                format!("setmaxnreg.{} from {old} to {n}", if inc { "inc" } else { "dec" }),
+            );
             return Err(self.fault(c, w, pc, m, f));
         }
         c.warps[w].max_regs = Some(n);
         // Each warp gets n registers for 32 lanes; the file holds 65536.
         let sum: u32 = c.warps.iter().filter_map(|w| w.max_regs).map(|r| 32 * r).sum();
         if c.warps.iter().all(|w| w.max_regs.is_some()) && sum > 65536 {
-            let f = Fault::new(Code::SetMaxNReg, format!("the warps' registers add up to {sum}, the file holds 65536"));
+            let f = Fault::new(
+                Code::SetMaxNReg,
+                format!("the warps' registers add up to {sum}, the file holds 65536"),
+            );
             return Err(self.fault(c, w, pc, m, f));
         }
         Ok(Next::Advance)

@@ -9,7 +9,15 @@ use super::tmem::TMEM_COLS;
 use crate::fault::{Code, Fault};
 
 impl Machine<'_> {
-    pub(super) fn tmem_op(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, inst: &Inst) -> Res<Next> {
+    pub(super) fn tmem_op(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        s: usize,
+        pc: u32,
+        m: u32,
+        inst: &Inst,
+    ) -> Res<Next> {
         let live = c.warps[w].live;
         // A guard that is false everywhere never comes here; a partial one is caught below.
         let Some(groups) = self.gather(c, w, s, live) else { return Ok(Next::Block(State::Sync(live))) };
@@ -39,7 +47,8 @@ impl Machine<'_> {
         let v = c.warps[w].regs.r32[slot as usize].0;
         let first = live.trailing_zeros() as usize;
         if super::exec::lanes(live).any(|l| v[l] != v[first]) {
-            let f = Fault::new(Code::Converge, format!("{what} of `{}` differs between lanes", self.opcode(pc)));
+            let f =
+                Fault::new(Code::Converge, format!("{what} of `{}` differs between lanes", self.opcode(pc)));
             return Err(self.fault(c, w, pc, live, f));
         }
         Ok(v[first])
@@ -106,7 +115,10 @@ impl Machine<'_> {
         let first = live.trailing_zeros() as usize;
         let taddr = self.lane_addr(c, w, mv.taddr, first) as u32;
         if super::exec::lanes(live).any(|l| self.lane_addr(c, w, mv.taddr, l) as u32 != taddr) {
-            let f = Fault::new(Code::Converge, format!("the address of `{}` differs between lanes", self.opcode(pc)));
+            let f = Fault::new(
+                Code::Converge,
+                format!("the address of `{}` differs between lanes", self.opcode(pc)),
+            );
             return Err(self.fault(c, w, pc, live, f));
         }
         let (lane, col, cols) = (taddr >> 16, taddr & 0xffff, move_columns(mv));
@@ -115,7 +127,10 @@ impl Machine<'_> {
         if !ok {
             let f = Fault::new(
                 Code::TmemLane,
-                format!("warp {w} addresses lane {lane} of tensor memory; its window is lanes {window} to {}", window + 31),
+                format!(
+                    "warp {w} addresses lane {lane} of tensor memory; its window is lanes {window} to {}",
+                    window + 31
+                ),
             );
             return Err(self.fault(c, w, pc, live, f));
         }
@@ -176,7 +191,15 @@ impl Machine<'_> {
     }
 
     /// Own un-waited stores that overlap land first (this machine's choice) and are reported.
-    fn order_own_sts(&mut self, c: &mut Cta, w: usize, pc: u32, col: u32, cols: u32, report: bool) -> Res<()> {
+    fn order_own_sts(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        col: u32,
+        cols: u32,
+        report: bool,
+    ) -> Res<()> {
         let hit: Vec<StTrack> = c.warps[w]
             .sts
             .iter()
@@ -213,14 +236,20 @@ impl Machine<'_> {
             .regs
             .iter()
             .map(|&r| {
-                let u: [u8; 32] =
-                    if regs.u32[r as usize] == 0 { [0; 32] } else { std::array::from_fn(|l| regs.bytes32(r, l)) };
+                let u: [u8; 32] = if regs.u32[r as usize] == 0 {
+                    [0; 32]
+                } else {
+                    std::array::from_fn(|l| regs.bytes32(r, l))
+                };
                 (regs.r32[r as usize].0, u)
             })
             .collect();
         let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
         c.warps[w].sts.push(StTrack { op: id, pc, step: self.steps, lane, col, cols });
-        self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::TmemSt { base: (lane, col), data } })
+        self.put_in_flight(
+            c,
+            Pending { id, warp: w as u32, pc, kind: Kind::TmemSt { base: (lane, col), data } },
+        )
     }
 
     fn wait_ld(&mut self, c: &mut Cta, w: usize) -> Res<()> {

@@ -22,7 +22,15 @@ impl Machine<'_> {
         Err(self.fault(c, w, pc, m, f))
     }
 
-    pub(super) fn warp_op(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, inst: &Inst) -> Res<Next> {
+    pub(super) fn warp_op(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        s: usize,
+        pc: u32,
+        m: u32,
+        inst: &Inst,
+    ) -> Res<Next> {
         if let Inst::ActiveMask(d) = inst {
             let regs = &mut c.warps[w].regs;
             lanes(m).for_each(|l| regs.set32(*d, l, m, 0));
@@ -31,7 +39,10 @@ impl Machine<'_> {
         let mask_slot = match *inst {
             Inst::Shfl { s, .. } => s[3],
             Inst::Vote { mask, .. } => mask,
-            Inst::Redux(_, _, _, mask) | Inst::Match(.., mask) | Inst::Elect(_, _, mask) | Inst::BarWarp(mask) => mask,
+            Inst::Redux(_, _, _, mask)
+            | Inst::Match(.., mask)
+            | Inst::Elect(_, _, mask)
+            | Inst::BarWarp(mask) => mask,
             _ => return Ok(Next::Advance),
         };
         let first = m.trailing_zeros() as usize;
@@ -39,17 +50,28 @@ impl Machine<'_> {
         self.defined(c, w, pc, undef, Code::UninitBarrier, "the member mask")?;
         let need = c.warps[w].regs.r32[mask_slot as usize].0[first];
         if need >> first & 1 == 0 {
-            let f = Fault::new(Code::Converge, format!("lane {first} executes `{}` but is not in its member mask {need:#010x}", self.opcode(pc)));
+            let f = Fault::new(
+                Code::Converge,
+                format!(
+                    "lane {first} executes `{}` but is not in its member mask {need:#010x}",
+                    self.opcode(pc)
+                ),
+            );
             return Err(self.fault(c, w, pc, m, f));
         }
         // Lanes that a guard masks off take no part and are not waited for beyond what the mask demands.
         let Some(groups) = self.gather(c, w, s, need) else { return Ok(Next::Block(State::Sync(need))) };
-        let mut all = if groups.len() == 1 { m } else { groups.iter().fold(0, |a, &i| a | c.warps[w].splits[i].mask) };
+        let mut all =
+            if groups.len() == 1 { m } else { groups.iter().fold(0, |a, &i| a | c.warps[w].splits[i].mask) };
         all &= c.warps[w].live;
         if need & c.warps[w].live & !all != 0 {
             let f = Fault::new(
                 Code::Converge,
-                format!("`{}` names lanes {need:#010x}, of which {:#010x} do not execute it", self.opcode(pc), need & !all),
+                format!(
+                    "`{}` names lanes {need:#010x}, of which {:#010x} do not execute it",
+                    self.opcode(pc),
+                    need & !all
+                ),
             );
             return Err(self.fault(c, w, pc, all, f));
         }
@@ -71,7 +93,14 @@ impl Machine<'_> {
                 }
             }
             Inst::Shfl { mode, d, p, s } => {
-                self.defined(c, w, pc, c.warps[w].regs.u32[s[1] as usize] & m, Code::UninitBarrier, "the lane operand")?;
+                self.defined(
+                    c,
+                    w,
+                    pc,
+                    c.warps[w].regs.u32[s[1] as usize] & m,
+                    Code::UninitBarrier,
+                    "the lane operand",
+                )?;
                 let regs = &c.warps[w].regs;
                 let (mut v, mut u, mut ok, mut bad) = ([0u32; 32], [0u8; 32], 0u32, None);
                 for l in lanes(m) {
@@ -87,7 +116,10 @@ impl Machine<'_> {
                     ok |= u32::from(inside) << l;
                 }
                 if let Some((l, j)) = bad {
-                    let f = Fault::new(Code::Converge, format!("lane {l} shuffles from lane {j}, which does not take part"));
+                    let f = Fault::new(
+                        Code::Converge,
+                        format!("lane {l} shuffles from lane {j}, which does not take part"),
+                    );
                     return Err(self.fault(c, w, pc, 1 << l, f));
                 }
                 let regs = &mut c.warps[w].regs;
@@ -219,7 +251,10 @@ mod tests {
         use ReduxOp::*;
         assert_eq!(redux(max, &[0x8000_0000, 0]), 0);
         assert_eq!(redux(max, &[0xbf80_0000, 0xc000_0000]), 0xbf80_0000);
-        assert_eq!(redux(MinF { abs: false, nan: false }, &[0xbf80_0000, 0xc000_0000, 0x7fc0_0000]), 0xc000_0000);
+        assert_eq!(
+            redux(MinF { abs: false, nan: false }, &[0xbf80_0000, 0xc000_0000, 0x7fc0_0000]),
+            0xc000_0000
+        );
         assert_eq!(redux(MaxF { abs: false, nan: true }, &[0, 0x7fc0_0000]), 0x7fff_ffff);
     }
 }

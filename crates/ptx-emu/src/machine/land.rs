@@ -101,11 +101,24 @@ impl Machine<'_> {
             return Ok(0);
         }
         self.gmem.load(addr, buf).map_err(|e| {
-            self.fault(c, p.warp as usize, p.pc, 0, Fault::new(Code::BoundsGlobal, format!("source of a copy: {e}")))
+            self.fault(
+                c,
+                p.warp as usize,
+                p.pc,
+                0,
+                Fault::new(Code::BoundsGlobal, format!("source of a copy: {e}")),
+            )
         })
     }
 
-    fn land_load(&mut self, c: &mut Cta, p: &Pending, chunks: &[Chunk], fill: &[u8; 16], elem: Option<ElemType>) -> Res<()> {
+    fn land_load(
+        &mut self,
+        c: &mut Cta,
+        p: &Pending,
+        chunks: &[Chunk],
+        fill: &[u8; 16],
+        elem: Option<ElemType>,
+    ) -> Res<()> {
         for k in chunks {
             let n = usize::from(k.len);
             let mut buf = [0u8; 16];
@@ -130,7 +143,13 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn land_store(&mut self, c: &mut Cta, p: &Pending, chunks: &[Chunk], reduce: Option<(ReduceOp, NumType)>) -> Res<()> {
+    fn land_store(
+        &mut self,
+        c: &mut Cta,
+        p: &Pending,
+        chunks: &[Chunk],
+        reduce: Option<(ReduceOp, NumType)>,
+    ) -> Res<()> {
         for k in chunks.iter().filter(|k| k.valid != 0) {
             let n = usize::from(k.len);
             let off = (k.smem - WINDOW_BASE) as usize;

@@ -16,7 +16,15 @@ use crate::tma::tile::Chunk;
 impl Machine<'_> {
     /// A generic access to `n` bytes at shared offset `off`.
     #[inline]
-    pub(super) fn lease_shared(&self, c: &Cta, w: usize, pc: u32, off: usize, n: usize, write: bool) -> Res<()> {
+    pub(super) fn lease_shared(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        off: usize,
+        n: usize,
+        write: bool,
+    ) -> Res<()> {
         if !self.opts.checks.lease {
             return Ok(());
         }
@@ -43,7 +51,16 @@ impl Machine<'_> {
     }
 
     #[cold]
-    fn shared_conflict(&self, c: &Cta, w: usize, pc: u32, g: usize, o: Origin, does: &str, write: bool) -> Stop {
+    fn shared_conflict(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        g: usize,
+        o: Origin,
+        does: &str,
+        write: bool,
+    ) -> Stop {
         let addr = WINDOW_BASE + g as u32 * GRANULE;
         let name = super::names::shared(&self.launch.annotations, c.dynamic_base, addr);
         let verb = if write { "written" } else { "read" };
@@ -65,7 +82,15 @@ impl Machine<'_> {
     }
 
     /// A bulk copy takes (`id` given) or checks its shared-memory side; `write`: it writes shared memory.
-    pub(super) fn lease_chunks(&self, c: &mut Cta, w: usize, pc: u32, chunks: &[Chunk], id: Option<OpId>, write: bool) -> Res<()> {
+    pub(super) fn lease_chunks(
+        &self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        chunks: &[Chunk],
+        id: Option<OpId>,
+        write: bool,
+    ) -> Res<()> {
         // Bounds are the hardware's own check.
         for k in chunks {
             self.shared_offset(c, w, pc, u64::from(k.smem), u32::from(k.len))?;
@@ -98,7 +123,15 @@ impl Machine<'_> {
     }
 
     /// A matrix operation reads shared-memory elements.
-    pub(super) fn lease_operand(&self, c: &mut Cta, w: usize, pc: u32, addrs: &[u32], bytes: u32, seq: u32) -> Res<()> {
+    pub(super) fn lease_operand(
+        &self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        addrs: &[u32],
+        bytes: u32,
+        seq: u32,
+    ) -> Res<()> {
         let mut last = usize::MAX;
         for &a in addrs {
             let Some(off) = c.shared.offset(a, bytes) else {
@@ -119,7 +152,16 @@ impl Machine<'_> {
     }
 
     #[cold]
-    fn tmem_conflict(&self, c: &Cta, w: usize, pc: u32, col: u32, o: Origin, does: &str, missing: &str) -> Stop {
+    fn tmem_conflict(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        col: u32,
+        o: Origin,
+        does: &str,
+        missing: &str,
+    ) -> Stop {
         let name = super::names::column(&self.launch.annotations, col);
         let by = self.opcode(o.pc);
         let f = Fault::new(
@@ -132,7 +174,16 @@ impl Machine<'_> {
     }
 
     /// Matrix operations against an access to columns `col..col+cols` of the windows in `windows`.
-    pub(super) fn lease_mma(&self, c: &Cta, w: usize, pc: u32, col: u32, cols: u32, windows: u32, write: bool) -> Res<()> {
+    pub(super) fn lease_mma(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        col: u32,
+        cols: u32,
+        windows: u32,
+        write: bool,
+    ) -> Res<()> {
         if !self.opts.checks.lease {
             return Ok(());
         }
@@ -141,12 +192,28 @@ impl Machine<'_> {
                 let wr = c.tmem.mma_write[x as usize][q];
                 if wr > c.mma_released {
                     let missing = "tcgen05.commit after the matrix instruction and a successful wait on its mbarrier phase";
-                    return Err(self.tmem_conflict(c, w, pc, x, c.mma_origins[wr as usize - 1], "writes", missing));
+                    return Err(self.tmem_conflict(
+                        c,
+                        w,
+                        pc,
+                        x,
+                        c.mma_origins[wr as usize - 1],
+                        "writes",
+                        missing,
+                    ));
                 }
                 let rd = c.tmem.mma_read[x as usize][q];
                 if write && rd > c.mma_released {
                     let missing = "tcgen05.commit after the matrix instruction that reads it and a successful wait on its mbarrier phase";
-                    return Err(self.tmem_conflict(c, w, pc, x, c.mma_origins[rd as usize - 1], "reads", missing));
+                    return Err(self.tmem_conflict(
+                        c,
+                        w,
+                        pc,
+                        x,
+                        c.mma_origins[rd as usize - 1],
+                        "reads",
+                        missing,
+                    ));
                 }
             }
         }
@@ -154,7 +221,16 @@ impl Machine<'_> {
     }
 
     /// Un-waited tcgen05.st of other warps (all warps when `own` is none) against an access.
-    pub(super) fn lease_sts(&self, c: &Cta, w: usize, pc: u32, col: u32, cols: u32, windows: u32, own: Option<usize>) -> Res<()> {
+    pub(super) fn lease_sts(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        col: u32,
+        cols: u32,
+        windows: u32,
+        own: Option<usize>,
+    ) -> Res<()> {
         if !self.opts.checks.lease {
             return Ok(());
         }
@@ -171,7 +247,15 @@ impl Machine<'_> {
     }
 
     /// Un-waited tcgen05.ld of any warp against a write: a fault where registers were not consumed, else strict.
-    pub(super) fn lease_lds(&mut self, c: &Cta, w: usize, pc: u32, col: u32, cols: u32, windows: u32) -> Res<()> {
+    pub(super) fn lease_lds(
+        &mut self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        col: u32,
+        cols: u32,
+        windows: u32,
+    ) -> Res<()> {
         if !self.opts.checks.lease {
             return Ok(());
         }

@@ -7,7 +7,11 @@ pub fn barrier(a: &Annotations, dynamic_base: u32, addr: u32) -> String {
     let off = addr.wrapping_sub(dynamic_base);
     for b in &a.barriers {
         if off >= b.offset && off < b.offset + 8 * b.stages {
-            return if b.stages == 1 { b.name.clone() } else { format!("{}[{}]", b.name, (off - b.offset) / 8) };
+            return if b.stages == 1 {
+                b.name.clone()
+            } else {
+                format!("{}[{}]", b.name, (off - b.offset) / 8)
+            };
         }
     }
     format!("mbarrier at shared {addr:#x}")

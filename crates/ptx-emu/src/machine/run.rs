@@ -176,8 +176,9 @@ impl Machine<'_> {
             && let Some(p) = c.pending_bulk_read()
         {
             let site = self.site(c, p, 0, "a bulk copy reads shared memory".into());
-            let mut f = Fault::new(Code::Exit, "the CTA ended while a bulk copy still reads its shared memory")
-                .missing("cp.async.bulk.wait_group.read 0 by the issuing thread before it exits");
+            let mut f =
+                Fault::new(Code::Exit, "the CTA ended while a bulk copy still reads its shared memory")
+                    .missing("cp.async.bulk.wait_group.read 0 by the issuing thread before it exits");
             f.site = Some(site);
             return Err(Stop::Fault(Box::new(f)));
         }
@@ -187,7 +188,10 @@ impl Machine<'_> {
         if let Some((col, cols)) = c.tmem.live() {
             let mut f = Fault::new(
                 Code::TmemLeak,
-                format!("CTA {:?} ended with {cols} columns of tensor memory at column {col} allocated", c.id),
+                format!(
+                    "CTA {:?} ended with {cols} columns of tensor memory at column {col} allocated",
+                    c.id
+                ),
             )
             .help("execute tcgen05.dealloc by one whole warp before the kernel exits");
             f.site = None;
@@ -202,8 +206,10 @@ impl Machine<'_> {
             }
         }
         for (&addr, m) in &c.mbars {
-            *self.phases.entry(super::names::barrier(&self.launch.annotations, c.dynamic_base, addr)).or_default() +=
-                m.bar.phase();
+            *self
+                .phases
+                .entry(super::names::barrier(&self.launch.annotations, c.dynamic_base, addr))
+                .or_default() += m.bar.phase();
         }
         Ok(())
     }
@@ -216,9 +222,10 @@ impl Machine<'_> {
             match self.gmem.first_undefined(addr, len) {
                 Ok(None) => {}
                 Ok(Some(a)) => {
-                    let name = self.gmem.find(a).map_or(String::new(), |x| {
-                        format!(" (`{}` byte {})", x.name, a - x.base)
-                    });
+                    let name = self
+                        .gmem
+                        .find(a)
+                        .map_or(String::new(), |x| format!(" (`{}` byte {})", x.name, a - x.base));
                     return Err(Stop::Fault(Box::new(
                         Fault::new(
                             Code::UninitOutput,
@@ -227,7 +234,9 @@ impl Machine<'_> {
                         .help("either nobody wrote it, or what was written was computed from undefined data"),
                     )));
                 }
-                Err(e) => return Err(Stop::Fault(Box::new(Fault::new(Code::Launch, format!("output range: {e}"))))),
+                Err(e) => {
+                    return Err(Stop::Fault(Box::new(Fault::new(Code::Launch, format!("output range: {e}")))));
+                }
             }
         }
         Ok(())
@@ -285,7 +294,7 @@ impl Cta {
 const CLASSES: [OpClass; super::inst::OP_CLASSES] = {
     use OpClass::*;
     [
-        Int, Fp32, Packed, Mufu, Cvt, Mov, Cmp, Fp16, Fp64, Control, Memory, Warp, Barrier, Fence, Bulk, TmemMove,
-        TmemWait, Mma, Commit, Other,
+        Int, Fp32, Packed, Mufu, Cvt, Mov, Cmp, Fp16, Fp64, Control, Memory, Warp, Barrier, Fence, Bulk,
+        TmemMove, TmemWait, Mma, Commit, Other,
     ]
 };

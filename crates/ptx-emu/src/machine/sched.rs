@@ -35,8 +35,11 @@ impl Machine<'_> {
             }
             let Some((w, s)) = self.pick(c) else { break };
             moved = true;
-            let quantum =
-                if self.deterministic_random() { 1 + self.rng.below(QUANTUM as usize) as u32 } else { QUANTUM };
+            let quantum = if self.deterministic_random() {
+                1 + self.rng.below(QUANTUM as usize) as u32
+            } else {
+                QUANTUM
+            };
             if let SliceEnd::Yield = self.slice(c, w, s, quantum)? {
                 c.next_warp = (w + 1) % c.warps.len();
             }
@@ -135,9 +138,11 @@ impl Machine<'_> {
                             let name = super::names::barrier(&self.launch.annotations, c.dynamic_base, a);
                             match c.mbars.get(&a) {
                                 Some(m) => {
-                                    let last = m.last_arrival.map_or(String::from("nobody arrived yet"), |(lw, _, st)| {
-                                        format!("last arrival by warp {lw} at step {st}")
-                                    });
+                                    let last = m
+                                        .last_arrival
+                                        .map_or(String::from("nobody arrived yet"), |(lw, _, st)| {
+                                            format!("last arrival by warp {lw} at step {st}")
+                                        });
                                     let brings = self.arrivers(&name);
                                     format!("waits for {name}: {}; {last}{brings}", m.bar.state())
                                 }
@@ -146,7 +151,10 @@ impl Machine<'_> {
                         }
                         State::Bar(id) => {
                             let b = c.bars[id as usize & 15];
-                            format!("waits at named barrier {id}: {} of {} threads arrived", b.arrived, b.count)
+                            format!(
+                                "waits at named barrier {id}: {} of {} threads arrived",
+                                b.arrived, b.count
+                            )
                         }
                         State::Sync(m) => format!("waits at {} for lanes {m:#010x}", self.opcode(s.pc)),
                         State::Group | State::CpGroup => "waits for a copy group".into(),

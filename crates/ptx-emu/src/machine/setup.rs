@@ -29,7 +29,10 @@ pub(super) fn prepare(launch: &Launch<'_>, gmem: &mut GlobalMemory) -> Result<Pr
     let f = entry(m, launch.entry)?;
     let threads = launch.block.iter().map(|&x| u64::from(x)).product::<u64>();
     if threads == 0 || threads > 1024 {
-        return Err(launch_fault(format!("block {:?} has {threads} threads", launch.block), "1 to 1024 threads"));
+        return Err(launch_fault(
+            format!("block {:?} has {threads} threads", launch.block),
+            "1 to 1024 threads",
+        ));
     }
     if let Some(r) = f.reqntid
         && r.iter().map(|&x| u64::from(x.max(1))).product::<u64>() != threads
@@ -39,7 +42,8 @@ pub(super) fn prepare(launch: &Launch<'_>, gmem: &mut GlobalMemory) -> Result<Pr
             "launch with the block size that the kernel was compiled for",
         ));
     }
-    if launch.cluster.iter().any(|&c| c > 1) || f.reqnctapercluster.is_some_and(|c| c.iter().any(|&c| c > 1)) {
+    if launch.cluster.iter().any(|&c| c > 1) || f.reqnctapercluster.is_some_and(|c| c.iter().any(|&c| c > 1))
+    {
         return Err(cannot("clusters of more than one CTA (planned)", f.line));
     }
     let need = f.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0) as usize;
@@ -71,15 +75,21 @@ fn entry<'a>(m: &'a Module, name: &str) -> Result<&'a Function, Verdict> {
     let names = || kernels.iter().map(|f| format!("`{}`", f.name)).collect::<Vec<_>>().join(", ");
     match (name, kernels.as_slice()) {
         ("", [one]) => Ok(one),
-        ("", _) => Err(launch_fault(format!("the module holds {} kernels: {}", kernels.len(), names()), "name one")),
+        ("", _) => {
+            Err(launch_fault(format!("the module holds {} kernels: {}", kernels.len(), names()), "name one"))
+        }
         _ => kernels.iter().find(|f| f.name == name).copied().ok_or_else(|| {
-            launch_fault(format!("no kernel `{name}` in {}; it holds {}", m.name, names()), "name one of these")
+            launch_fault(
+                format!("no kernel `{name}` in {}; it holds {}", m.name, names()),
+                "name one of these",
+            )
         }),
     }
 }
 
 fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Verdict> {
-    let mut l = Layout { module_vars: vec![0; m.vars.len()], func_vars: vec![0; f.vars.len()], ..Layout::default() };
+    let mut l =
+        Layout { module_vars: vec![0; m.vars.len()], func_vars: vec![0; f.vars.len()], ..Layout::default() };
     let mut shared_end = WINDOW_BASE;
     let put_shared = |v: &Var, end: &mut u32| {
         let at = end.next_multiple_of(v.align.max(1));
@@ -96,7 +106,10 @@ fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Ve
                 let size = v.size.unwrap_or(0);
                 let a = gmem.alloc_init(&v.name, size, u64::from(v.align), Initial::Byte(init));
                 if !v.init.is_empty() && gmem.write(a, &v.init).is_err() {
-                    return Err(cannot(format!("initialiser of `{}` is longer than the variable", v.name), 0));
+                    return Err(cannot(
+                        format!("initialiser of `{}` is longer than the variable", v.name),
+                        0,
+                    ));
                 }
                 l.module_vars[i] = a;
             }
@@ -106,7 +119,10 @@ fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Ve
     for (i, v) in m.vars.iter().enumerate() {
         for (off, name, add) in &v.init_refs {
             let Some(j) = m.vars.iter().position(|x| x.name == *name) else {
-                return Err(cannot(format!("initialiser of `{}` names `{name}`, which is no variable", v.name), 0));
+                return Err(cannot(
+                    format!("initialiser of `{}` names `{name}`, which is no variable", v.name),
+                    0,
+                ));
             };
             let value = (l.module_vars[j] as i64 + add) as u64;
             let _ = gmem.write(l.module_vars[i] + off, &value.to_le_bytes());
@@ -124,7 +140,8 @@ fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Ve
         }
     }
     // Dynamic shared memory follows, at the strictest alignment that an extern array asks for.
-    let align = m.vars.iter().chain(&f.vars).filter(|v| v.space == Space::Shared && v.is_extern).map(|v| v.align);
+    let align =
+        m.vars.iter().chain(&f.vars).filter(|v| v.space == Space::Shared && v.is_extern).map(|v| v.align);
     let dynamic = shared_end.next_multiple_of(align.max().unwrap_or(16).max(16));
     for (vars, out) in [(&m.vars, &mut l.module_vars), (&f.vars, &mut l.func_vars)] {
         for (i, v) in vars.iter().enumerate() {

@@ -197,9 +197,10 @@ const PRMT_MODES: [(&str, [u64; 4]); 6] = [
 
 /// `prmt`: picks four of the eight bytes of `b:a`, or replicates their signs.
 pub fn prmt(c: &mut Form) -> D {
-    let ty = c.ty()?;
-    if ty != Ty::B32 {
-        return c.no("not defined for this type");
+    // The mode follows the type.
+    let ty = Ty::B32;
+    if !c.flag("b32") {
+        return c.no("defined for .b32 only");
     }
     let names = PRMT_MODES.map(|m| m.0);
     let mode = c.one_of(&names);

@@ -132,40 +132,74 @@ fn unpack(c: &mut Form, ty: Ty, to: &[Operand], from: &Operand) -> D {
     c.done(f, 0, AluClass::Mov)
 }
 
-/// Stores a 32-bit result with undefined bytes taken from `undef` when any lane has some.
-fn store_marked(rf: &mut RegFile, d: u32, out: &[u32; LANES], mask: u32, undef: Option<Undef>) {
-    store32(rf, d, out, mask);
-    if let Some(u) = undef {
-        <u32 as Lane>::mark(rf, d, mask, &u);
-    }
-}
-
 /// Splits a 32-bit register into `N` elements of `B` bytes.
 fn split32<const N: usize, const B: usize>(rf: &mut RegFile, op: &AluOp, mask: u32) {
-    let s = op.s[0];
-    let src = rf.r32[s as usize].0;
-    let undef =
-        (rf.u32[s as usize] & mask != 0).then(|| std::array::from_fn::<u8, LANES, _>(|l| rf.bytes32(s, l)));
+    let s = op.s[0] as usize;
+    let (src, undef) = (rf.r32[s].0, rf.u32[s] & mask);
+    // A destination may be the source itself, so its bytes are read before anything is written.
+    let bytes = if undef != 0 { rf.b32[s] } else { [0; LANES] };
     for i in 0..N {
-        let ones = (1u32 << (8 * B)) - 1;
-        let part = src.map(|v| v >> (8 * B * i) & ones);
-        let u = undef.map(|u| u.map(|b| b >> (B * i) & ((1 << B) - 1)));
-        store_marked(rf, op.d[i], &part, mask, u);
+        let part = |v: u32| v >> (8 * B * i) & ones(B);
+        let out = lanes_of(
+            #[inline(always)]
+            |l| part(src[l]),
+        );
+        store32(rf, op.d[i], &out, mask);
+        if undef != 0 {
+            mark_part::<B>(rf, op.d[i], undef, &bytes, i);
+        }
     }
 }
 
 /// Splits a 64-bit register into `N` elements of `B` bytes.
 fn split64<const N: usize, const B: usize>(rf: &mut RegFile, op: &AluOp, mask: u32) {
-    let s = op.s[0];
-    let undef =
-        (rf.u64[s as usize] & mask != 0).then(|| std::array::from_fn::<u8, LANES, _>(|l| rf.bytes64(s, l)));
+    let s = op.s[0] as usize;
+    let undef = rf.u64[s] & mask;
     for i in 0..N {
-        let ones = (1u64 << (8 * B)) - 1;
         // The source is a 64-bit register and the results are 32-bit ones, so they cannot overlap.
-        let part = rf.r64[s as usize].0.map(|v| (v >> (8 * B * i) & ones) as u32);
-        let u = undef.map(|u| u.map(|b| b >> (B * i) & ((1 << B) - 1)));
-        store_marked(rf, op.d[i], &part, mask, u);
+        let src = &rf.r64[s].0;
+        let out = lanes_of(
+            #[inline(always)]
+            |l| (src[l] >> (8 * B * i)) as u32 & ones(B),
+        );
+        store32(rf, op.d[i], &out, mask);
+        if undef != 0 {
+            let bytes = rf.b64[s];
+            mark_part::<B>(rf, op.d[i], undef, &bytes, i);
+        }
     }
+}
+
+/// The low `bytes` bytes of a 32-bit word.
+#[inline(always)]
+fn ones(bytes: usize) -> u32 {
+    u32::MAX >> (32 - 8 * bytes)
+}
+
+/// Builds a 32-bit result lane by lane, compiled for the vectors this machine has.
+#[inline(always)]
+fn lanes_of(f: impl Fn(usize) -> u32) -> [u32; LANES] {
+    struct Go<F>(F);
+    impl<F: Fn(usize) -> u32> pulp::NullaryFnOnce for Go<F> {
+        type Output = [u32; LANES];
+        #[inline(always)]
+        fn call(self) -> [u32; LANES] {
+            let mut out = [0; LANES];
+            for l in 0..LANES {
+                out[l] = (self.0)(l);
+            }
+            out
+        }
+    }
+    pulp::Arch::new().dispatch(Go(f))
+}
+
+/// Marks the undefined bytes of element `i` (of `B` bytes) in the lanes of `undef`.
+#[cold]
+#[inline(never)]
+fn mark_part<const B: usize>(rf: &mut RegFile, d: u32, undef: u32, bytes: &Undef, i: usize) {
+    let part = bytes.map(|b| b >> (B * i) & ((1 << B) - 1));
+    <u32 as Lane>::mark(rf, d, undef, &part);
 }
 
 /// Copies two 64-bit registers at once (`.b128`).

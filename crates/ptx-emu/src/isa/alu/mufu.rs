@@ -69,7 +69,7 @@ pub fn roots(c: &mut Form) -> D {
         ("rcp", Ty::F64, false, true, false) => {
             lane_fn!(imm; |a: u64| -> u64 { fp::rcp64(a, round_of(imm)) })
         }
-        ("rcp", Ty::F64, true, false, true) => lane_fn!(|a: u64| -> u64 { high_word(a, |x| 1.0 / x) }),
+        ("rcp", Ty::F64, true, false, true) => lane_fn!(|a: u64| -> u64 { mufu::rcp_ftz64(a) }),
         ("sqrt", Ty::F32, true, false, true) => each!(mufu::sqrt_ftz),
         ("sqrt", Ty::F32, true, false, false) => each!(mufu::sqrt),
         ("sqrt", Ty::F32, false, true, _) => lane_fn!(imm; |a: u32| -> u32 { fp::sqrt(a, mode(imm)) }),
@@ -79,25 +79,13 @@ pub fn roots(c: &mut Form) -> D {
         ("rsqrt", Ty::F32, true, false, true) => each!(mufu::rsqrt_ftz),
         ("rsqrt", Ty::F32, true, false, false) => each!(mufu::rsqrt),
         ("rsqrt", Ty::F64, true, false, true) => {
-            lane_fn!(|a: u64| -> u64 { high_word(a, |x| 1.0 / x.sqrt()) })
+            lane_fn!(|a: u64| -> u64 { mufu::rsqrt_ftz64(a) })
         }
         _ => return c.no("not a form of this function"),
     };
     c.operands(&[ty, ty])?;
     let imm = round_bits(round.unwrap_or_default()) | if ftz { FTZ } else { 0 };
     c.done(f, imm, if ty == Ty::F64 { AluClass::Fp64 } else { AluClass::Mufu })
-}
-
-/// The `.approx.ftz.f64` functions see and produce only the upper word (20 fraction bits). The manual bounds
-/// their error but does not fix their bits: this is the truncated true value, a starting point for the Newton
-/// steps that follow in compiled code.
-fn high_word(a: u64, f: impl Fn(f64) -> f64) -> u64 {
-    const HIGH: u64 = 0xffff_ffff_0000_0000;
-    const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
-    const SIGN: u64 = 1 << 63;
-    let flush = |x: u64| if x & EXPONENT == 0 { x & SIGN } else { x };
-    let r = f(f64::from_bits(flush(a & HIGH)));
-    if r.is_nan() { 0x7fff_ffff_0000_0000 } else { flush(r.to_bits() & HIGH) }
 }
 
 /// `ex2`, `lg2`, `sin`, `cos`, `tanh`.
@@ -109,7 +97,7 @@ pub fn functions(c: &mut Form) -> D {
     let ftz = c.flag("ftz");
     let f = match (c.op.mnemonic.as_str(), ty, ftz) {
         ("ex2", Ty::F32, true) => batch1!(mufu::ex2_ftz32),
-        ("ex2", Ty::F32, false) => each!(mufu::ex2),
+        ("ex2", Ty::F32, false) => batch1!(mufu::ex2_32),
         ("lg2", Ty::F32, true) => batch1!(mufu::lg2_ftz32),
         ("lg2", Ty::F32, false) => each!(mufu::lg2),
         ("sin", Ty::F32, true) => each!(mufu::sin_ftz),
