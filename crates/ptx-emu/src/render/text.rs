@@ -28,12 +28,6 @@ pub struct Context<'a> {
     pub replay: Option<&'a str>,
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Context::default().fault(self).trim_end())
-    }
-}
-
 impl<'a> Context<'a> {
     /// The context of a kernel: the one called `entry`, or the only one.
     pub fn of(module: &'a Module, entry: &str) -> Context<'a> {
