@@ -1,3 +1,22 @@
-//! Judges kernels.
+//! Judges kernels: `compile → run → compare → explain`.
+//!
+//! - [`cli`]: flags; [`gate`]: the whole run from flags to exit code.
+//! - [`kernels`]: what to judge, compiled; [`select`]: which cases it is judged on.
+//! - [`judge`]: one case on one device; [`session`]: all of them on all cores.
+//! - [`coverage`]: what keeps a green verdict honest; [`evidence`]: what the emulator's word is worth.
+//! - [`rows`] and [`table`]: the verdict for machines and for people.
+//! - [`twins`]: kernels broken on purpose, which must be caught.
 
+pub mod cli;
+pub mod coverage;
+pub mod error;
+pub mod evidence;
 pub mod foreign;
+pub mod gate;
+pub mod judge;
+pub mod kernels;
+pub mod rows;
+pub mod select;
+pub mod session;
+pub mod table;
+pub mod twins;

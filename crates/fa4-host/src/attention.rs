@@ -29,19 +29,28 @@ where
     D::Module: 'a,
 {
     let Some(plan) = plan(problem, tensors, tau)? else { return Ok(None) };
-    let Kernel { module, info } = kernel(&plan)?;
-    let entry = plan.row.entry;
+    launch(device, &plan, kernel(&plan)?, output_ranges(problem, tensors))?;
+    Ok(Some(plan))
+}
+
+/// Launches a plan and waits. `outputs` are the ranges that the kernel must write.
+pub fn launch<D: Device>(
+    device: &mut D,
+    plan: &LaunchPlan,
+    kernel: Kernel<'_, D::Module>,
+    outputs: Vec<(u64, u64)>,
+) -> Result<(), HostError> {
+    let (entry, info) = (plan.row.entry, kernel.info);
     let params = plan.params.to_bytes(entry, info, |map| device.encode_tensor_map(map))?;
     device.launch(&KernelLaunch {
-        module,
+        module: kernel.module,
         entry,
         info,
         grid: plan.grid,
         block: [info.threads(), 1, 1],
         cluster: plan.cluster,
         params,
-        outputs: output_ranges(problem, tensors),
+        outputs,
     })?;
-    device.sync()?;
-    Ok(Some(plan))
+    Ok(device.sync()?)
 }

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use fa4_kernels::kernel_info::{KernelInfo, MBARRIER_BYTES, role_of_stage};
 use fa4_spec::problem::DType;
-use ptx_emu::launch::{
-    Annotations, BarrierName, Launch, Options, RegionName, Report, RoleName, Verdict,
-};
+use ptx_emu::fault::{Fault, Site};
+use ptx_emu::launch::{Annotations, BarrierName, Launch, Options, RegionName, Report, RoleName, Verdict};
 use ptx_emu::machine::global::{GlobalMemory, OutOfBounds};
 use ptx_emu::syntax::ast::Module;
 use ptx_emu::tma::encode::{EncodeArgs, encode};
@@ -15,7 +14,7 @@ use ptx_emu::tma::tensor_map::ElemType;
 use crate::device::{Device, KernelLaunch};
 use crate::error::DeviceError;
 use crate::params::TENSOR_MAP_BYTES;
-use crate::tensor_map::{Swizzle, TensorMapArgs};
+use crate::tensor_map::{Fill, Swizzle, TensorMapArgs};
 
 /// Parsed PTX; cheap to clone and to share between devices on several threads.
 #[derive(Clone)]
@@ -67,7 +66,8 @@ impl Device for EmuDevice {
 
     fn read(&mut self, address: u64, bytes: u64) -> Result<Vec<u8>, DeviceError> {
         if let Some(at) = self.memory.first_undefined(address, bytes).map_err(memory_error)? {
-            let place = self.memory.find(at).map_or(String::new(), |a| format!(" ({}+{:#x})", a.name, at - a.base));
+            let place =
+                self.memory.find(at).map_or(String::new(), |a| format!(" ({}+{:#x})", a.name, at - a.base));
             return Err(DeviceError::Undefined(format!("nobody wrote the byte at {at:#x}{place}")));
         }
         self.memory.read(address, bytes as usize).map_err(memory_error)
@@ -79,11 +79,13 @@ impl Device for EmuDevice {
             DType::F16 => ElemType::F16,
             DType::E4m3 => ElemType::U8,
         };
-        let mut encoded = EncodeArgs::new(elem, args.address, &args.dims, &args.strides_bytes, &args.box_dims);
+        let mut encoded =
+            EncodeArgs::new(elem, args.address, &args.dims, &args.strides_bytes, &args.box_dims);
         encoded.swizzle = match args.swizzle {
             Swizzle::None => 0,
             Swizzle::B128 => 3,
         };
+        encoded.oob_fill = u32::from(args.fill == Fill::Nan);
         encode(&encoded).map_err(|e| DeviceError::TensorMap(e.to_string()))
     }
 
@@ -105,10 +107,9 @@ impl Device for EmuDevice {
         );
         let result = match &report.verdict {
             Verdict::Clean => Ok(()),
-            Verdict::Fault(fault) => Err(DeviceError::Fault {
-                code: fault.code.as_str().to_string(),
-                rendering: fault.to_string(),
-            }),
+            Verdict::Fault(fault) => {
+                Err(DeviceError::Fault { code: fault.code.as_str().to_string(), rendering: describe(fault) })
+            }
             Verdict::Unsupported { what, opcode, line } => {
                 Err(DeviceError::Unsupported(format!("{what} (`{opcode}`, PTX line {line})")))
             }
@@ -160,4 +161,20 @@ fn annotations(info: &KernelInfo) -> Annotations {
 
 fn stage_name(name: &str, stages: u32, stage: u32) -> String {
     if stages == 1 { name.to_string() } else { format!("{name}[{stage}]") }
+}
+
+/// A fault in words: what, where, against what, which ordering is missing, what to do.
+fn describe(fault: &Fault) -> String {
+    let mut lines = vec![fault.message.clone()];
+    let site = |head: &str, site: &Site| {
+        let [x, y, z] = site.cta;
+        let role = site.role.as_deref().map_or(String::new(), |role| format!("{role}, "));
+        format!("{head}: CTA ({x}, {y}, {z}), {role}warp {}, step {}: {}", site.warp, site.step, site.what)
+    };
+    lines.extend(fault.site.as_ref().map(|s| site("just now", s)));
+    lines.extend(fault.earlier.as_ref().map(|s| site("earlier", s)));
+    lines.extend(fault.missing.as_ref().map(|missing| format!("missing: {missing}")));
+    lines.extend(fault.help.as_ref().map(|help| format!("help: {help}")));
+    lines.extend(fault.notes.iter().cloned());
+    lines.join("\n")
 }

@@ -11,6 +11,8 @@
 
 pub mod attention;
 pub mod device;
+#[cfg(feature = "emu")]
+pub mod emu;
 pub mod error;
 pub mod params;
 pub mod plan;

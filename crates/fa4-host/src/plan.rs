@@ -7,7 +7,7 @@ use fa4_spec::tensor::{Layout, rows};
 use crate::error::HostError;
 use crate::params::AttnParams;
 use crate::routes::{dtype_of, route};
-use crate::tensor_map::{Swizzle, TensorMapArgs};
+use crate::tensor_map::{Fill, Swizzle, TensorMapArgs};
 
 /// A tensor in device memory: address of its buffer, and where rows lie in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,6 +242,7 @@ fn tensor_map(
         strides_bytes,
         box_dims: [BOX_COLS, BOX_ROWS, 1, 1],
         swizzle: Swizzle::B128,
+        fill: Fill::Zero,
     })
 }
 

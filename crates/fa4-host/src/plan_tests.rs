@@ -34,6 +34,7 @@ fn golden_plan() {
         strides_bytes: [heads * 256, 256, seqlen * heads * 256],
         box_dims: [64, 128, 1, 1],
         swizzle: Swizzle::B128,
+        fill: Fill::Zero,
     };
     assert_eq!(x.q_map, map(0x1000_0000, 257, 6));
     assert_eq!(x.k_map, map(0x2000_0000, 129, 2));

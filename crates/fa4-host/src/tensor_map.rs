@@ -12,7 +12,16 @@ pub enum Swizzle {
     B128,
 }
 
-/// Arguments of a tiled tensor map, innermost dimension first; element strides are 1, out-of-bounds reads give zero.
+/// What a load reads outside the tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    /// Zeros.
+    Zero,
+    /// NaN with a special pattern.
+    Nan,
+}
+
+/// Arguments of a tiled tensor map, innermost dimension first; element strides are 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMapArgs {
     /// Element type.
@@ -27,4 +36,6 @@ pub struct TensorMapArgs {
     pub box_dims: [u32; 4],
     /// Swizzle in shared memory.
     pub swizzle: Swizzle,
+    /// What loads read outside the tensor.
+    pub fill: Fill,
 }

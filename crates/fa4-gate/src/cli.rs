@@ -1,0 +1,191 @@
+//! Flags, and what they mean together.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ptx_emu::launch::Schedule;
+use regex::Regex;
+
+use crate::error::GateError;
+
+/// Compiles kernels, runs them on every case and compares with an f64 oracle.
+///
+/// Exit codes: 0 all right; 1 something was judged wrong; 2 usage or bad input; 3 environment (no toolchain, no
+/// device); 4 interrupted; 101 a bug in fa4.
+#[derive(Parser, Debug)]
+#[command(name = "fa4-gate", version, max_term_width = 110, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// Another task than judging the kernels.
+    #[command(subcommand)]
+    pub task: Option<Task>,
+    /// Flags of the gate.
+    #[command(flatten)]
+    pub gate: GateArgs,
+}
+
+/// Tasks beside the gate.
+#[derive(Subcommand, Debug)]
+pub enum Task {
+    /// Break the kernels on purpose, one statement at a time, and require that each is caught.
+    Twins {
+        /// Only twins whose name matches.
+        #[arg(long, value_name = "REGEX")]
+        filter: Option<String>,
+        /// No progress; only the verdict.
+        #[arg(short, long)]
+        quiet: bool,
+    },
+}
+
+/// Where kernels run.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A GPU of the kernel's architecture where one is present, else the emulator.
+    Auto,
+    /// The emulator.
+    Emu,
+    /// A GPU.
+    Cuda,
+    /// Both.
+    Both,
+}
+
+/// Flags of the gate.
+#[derive(Args, Debug, Clone)]
+pub struct GateArgs {
+    /// Where kernels run.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub device: DeviceKind,
+    /// A few cases in seconds, for the edit loop.
+    #[arg(long, conflicts_with = "configs")]
+    pub smoke: bool,
+    /// What the manual asks and shipped kernels leave out fails too.
+    #[arg(long)]
+    pub strict: bool,
+    /// Schedules of the emulator, separated by commas: eager, late-lifo, late-tma, random. Default: all.
+    #[arg(long, value_name = "LIST")]
+    pub schedule: Option<String>,
+    /// Seed of the data and of the random schedule.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Run the random schedule once for each seed from A to B−1.
+    #[arg(long, value_name = "A..B", conflicts_with = "seed")]
+    pub seeds: Option<String>,
+    /// Cases from a file in the form of sets/README.md instead of the built-in set.
+    #[arg(long, value_name = "FILE.csv")]
+    pub configs: Option<PathBuf>,
+    /// Only cases whose `kernel/case` matches.
+    #[arg(long, value_name = "REGEX")]
+    pub filter: Option<String>,
+    /// A kernel file to judge in place of ours.
+    #[arg(long, value_name = "FILE.cu", requires = "namespace")]
+    pub cand: Option<PathBuf>,
+    /// What the candidate is called in tables.
+    #[arg(long, value_name = "NAME", requires = "cand")]
+    pub namespace: Option<String>,
+    /// Write one object per row as a JSON array.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// No progress; only the verdict.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// One way to run a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Who acts when.
+    pub schedule: Schedule,
+    /// Seed of the random schedule; the data's seed for the others.
+    pub seed: u64,
+}
+
+impl GateArgs {
+    /// The runs that each case gets.
+    pub fn runs(&self) -> Result<Vec<Run>, GateError> {
+        let mut schedules = match &self.schedule {
+            None => Schedule::ALL.to_vec(),
+            Some(list) => list.split(',').map(|name| schedule(list, name)).collect::<Result<_, _>>()?,
+        };
+        let seeds = match &self.seeds {
+            None => self.seed..self.seed + 1,
+            Some(text) => seeds(text)?,
+        };
+        if self.seeds.is_some() && !schedules.contains(&Schedule::Random) {
+            schedules.push(Schedule::Random);
+        }
+        let mut runs = Vec::new();
+        for schedule in schedules {
+            match schedule {
+                Schedule::Random => runs.extend(seeds.clone().map(|seed| Run { schedule, seed })),
+                _ => runs.push(Run { schedule, seed: self.seed }),
+            }
+        }
+        Ok(runs)
+    }
+}
+
+fn schedule(list: &str, name: &str) -> Result<Schedule, GateError> {
+    Schedule::parse(name.trim()).ok_or_else(|| {
+        let all = Schedule::ALL.map(Schedule::as_str).join(", ");
+        let what = format!("`{name}` is not a schedule; allowed, separated by commas: {all}");
+        GateError::Flag { flag: "--schedule", value: list.to_string(), what }
+    })
+}
+
+fn seeds(text: &str) -> Result<std::ops::Range<u64>, GateError> {
+    let range = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    range.filter(|r: &std::ops::Range<u64>| r.start < r.end && r.end - r.start <= 100_000).ok_or_else(|| {
+        let what = "expected A..B with A < B, at most 100000 seeds, as in 0..32".to_string();
+        GateError::Flag { flag: "--seeds", value: text.to_string(), what }
+    })
+}
+
+/// Compiles a filter.
+pub fn filter(text: Option<&str>) -> Result<Option<Regex>, GateError> {
+    text.map(|text| {
+        Regex::new(text).map_err(|e| GateError::Flag {
+            flag: "--filter",
+            value: text.to_string(),
+            what: format!("not a regular expression: {e}"),
+        })
+    })
+    .transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(list: &[&str]) -> GateArgs {
+        Cli::try_parse_from(["fa4-gate"].iter().chain(list)).unwrap().gate
+    }
+
+    #[test]
+    fn every_schedule_runs_by_default() {
+        let runs = args(&[]).runs().unwrap();
+        assert_eq!(runs.iter().map(|r| r.schedule).collect::<Vec<_>>(), Schedule::ALL);
+        assert!(runs.iter().all(|r| r.seed == 1));
+    }
+
+    #[test]
+    fn seeds_multiply_the_random_schedule_only() {
+        let runs = args(&["--schedule", "eager", "--seeds", "3..6"]).runs().unwrap();
+        let seeds: Vec<_> = runs.iter().map(|r| (r.schedule, r.seed)).collect();
+        assert_eq!(seeds[0].0, Schedule::Eager);
+        assert_eq!(seeds[1..], [3, 4, 5].map(|seed| (Schedule::Random, seed)));
+    }
+
+    #[test]
+    fn bad_values_say_what_is_allowed() {
+        let no = |list: &[&str]| args(list).runs().unwrap_err().to_string();
+        assert!(no(&["--schedule", "eager,lazy"]).contains("late-lifo, late-tma"));
+        for bad in ["3", "5..5", "6..5", "a..b", "0..18446744073709551615"] {
+            assert!(no(&["--seeds", bad]).contains("A..B"), "{bad}");
+        }
+        assert!(filter(Some("(")).unwrap_err().to_string().contains("--filter ("));
+        assert!(Cli::try_parse_from(["fa4-gate", "--cand", "k.cu"]).is_err());
+        assert!(Cli::try_parse_from(["fa4-gate", "--smoke", "--configs", "x.csv"]).is_err());
+        assert!(Cli::try_parse_from(["fa4-gate", "--no-such-flag"]).is_err());
+    }
+}

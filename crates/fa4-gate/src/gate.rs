@@ -1,0 +1,152 @@
+//! The gate from flags to exit code.
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fa4_host::emu::{EmuDevice, EmuModule};
+use fa4_kernels::compile::Builder;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ptx_emu::launch::Options;
+
+use crate::cli::{DeviceKind, GateArgs, Run, filter};
+use crate::error::{GateError, exit};
+use crate::kernels::{Candidate, Kernel, compile, ring_depth, workspace};
+use crate::rows::{Row, write_json};
+use crate::select::{Source, select};
+use crate::session::{Session, Setup, judge_all};
+use crate::{evidence, table};
+
+/// Runs the gate and answers with its exit code.
+pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
+    let start = Instant::now();
+    match args.device {
+        DeviceKind::Auto | DeviceKind::Emu => {}
+        DeviceKind::Cuda => return Err(GateError::NoDevice { device: "cuda" }),
+        DeviceKind::Both => return Err(GateError::NoDevice { device: "both" }),
+    }
+    // Everything that can be wrong with the flags is said before anything is compiled.
+    let runs = args.runs()?;
+    let pattern = filter(args.filter.as_deref())?;
+    let root = workspace();
+    let source = match &args.configs {
+        Some(path) => Source::File(path),
+        None if args.smoke => Source::Smoke,
+        None => Source::Full(&root),
+    };
+    select(source, pattern.as_ref(), args.seed, 1)?;
+    let candidate = args.cand.as_deref().zip(args.namespace.as_deref());
+    let candidate = candidate.map(|(path, namespace)| Candidate { path, namespace });
+    let kernels = compile(&Builder::open(&root)?, &root, candidate)?;
+    let compiled = start.elapsed();
+
+    let depth = kernels.iter().map(|kernel| ring_depth(&kernel.info)).max().unwrap_or(1);
+    let selection = select(source, pattern.as_ref(), args.seed, depth + 2)?;
+    let progress = progress_bar(args.quiet);
+    let cost: u64 = selection.routed.iter().map(|r| r.case.cost() + 1).sum();
+    progress.set_length(cost * runs.len() as u64);
+    let foreign = BTreeSet::new();
+    let judged: Vec<(&Kernel<EmuModule>, &'static str)> =
+        kernels.iter().map(|kernel| (kernel, evidence::of(&kernel.ptx, &foreign).0.name())).collect();
+    let setup = Setup {
+        runs: &runs,
+        device: "emu",
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        strict: args.strict,
+        stop,
+        progress: &progress,
+    };
+    let mut session = judge_all(&judged, &selection.routed, &setup, |run: Run| {
+        EmuDevice::new(Options {
+            schedule: run.schedule,
+            seed: run.seed,
+            strict: args.strict,
+            ..Options::default()
+        })
+    });
+    progress.finish_and_clear();
+    session.rows.extend(selection.unsupported);
+    if let Some(path) = &args.json {
+        write_json(path, &session.rows)?;
+    }
+    let complete = args.filter.is_none() && args.configs.is_none() && !args.smoke && !session.interrupted;
+    let code = verdict(&session, complete);
+    print(args, &session, complete, (compiled, start.elapsed()));
+    Ok(code)
+}
+
+/// The exit code. Gaps in coverage count where the whole set was run.
+fn verdict(session: &Session, complete: bool) -> u8 {
+    let wrong = session.rows.iter().any(|row| row.status.is_wrong());
+    let gaps = complete && session.coverage.values().any(|c| !c.gaps().is_empty());
+    match (wrong || gaps, session.interrupted) {
+        (true, _) => exit::WRONG,
+        (false, true) => exit::INTERRUPTED,
+        (false, false) => exit::OK,
+    }
+}
+
+fn print(args: &GateArgs, session: &Session, complete: bool, (compiled, total): (Duration, Duration)) {
+    let rows: &[Row] = &session.rows;
+    if !args.quiet {
+        println!("{}", table::verdicts(rows));
+        println!("O and LSE: worst error over its bound; at most 1 passes.\n");
+        if rows.iter().any(|row| row.kernel == "none") {
+            println!("Not served:\n{}", table::unsupported(rows));
+        }
+        println!("{}", table::coverage(&session.coverage));
+        for (finding, runs) in &session.strict {
+            println!("strict ({runs} runs): {finding}");
+        }
+    }
+    print!("{}", table::failures(rows));
+    for (kernel, coverage) in &session.coverage {
+        for gap in coverage.gaps() {
+            match complete {
+                true => println!("fail: {kernel}: {gap}"),
+                false if !args.quiet => println!("note: {kernel}: {gap} in this selection"),
+                false => {}
+            }
+        }
+    }
+    if session.interrupted {
+        println!("interrupted: what had finished is above");
+    }
+    println!(
+        "{} [{:.1} s, {:.1} s of it until kernels were compiled]",
+        table::summary(rows),
+        total.as_secs_f64(),
+        compiled.as_secs_f64()
+    );
+}
+
+/// A bar with ETA on a terminal, nothing elsewhere.
+fn progress_bar(quiet: bool) -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if quiet || !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+        return bar;
+    }
+    let template = "{bar:40} {percent:>3} %  {elapsed} elapsed, {eta} to go";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
+/// Makes the first Ctrl-C stop after the runs in progress and the second one at once.
+pub fn stop_on_interrupt() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    // Without a handler (already set by an embedding program) Ctrl-C simply ends the process.
+    let _ = ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(exit::INTERRUPTED));
+        }
+        eprintln!("stopping after the runs in progress; press Ctrl-C again to stop at once");
+    });
+    stop
+}

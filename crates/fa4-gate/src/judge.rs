@@ -1,0 +1,199 @@
+//! One case on one device: place the data, run, compare.
+
+use std::collections::BTreeMap;
+
+use fa4_host::attention;
+use fa4_host::device::Device;
+use fa4_host::emu::EmuDevice;
+use fa4_host::error::{DeviceError, HostError};
+use fa4_host::plan::{DEFAULT_TAU, LSE_BYTES, LaunchPlan, LseRef, TensorRef, Tensors, output_ranges, plan};
+use fa4_spec::oracle::{self, Reference};
+use fa4_spec::qdist::{self, Inputs, Placed, Unsupported};
+use fa4_spec::tensor::rows;
+use fa4_spec::tolerance::{Bounds, Judgement, Mismatch, judge};
+use fa4_spec::{AttnProblem, Case};
+
+use crate::kernels::Kernel;
+
+/// A case's data and truth, made once and shared by its runs.
+pub struct Prepared {
+    /// Values and layouts.
+    pub inputs: Inputs,
+    /// The oracle's answer.
+    pub reference: Reference,
+    /// How far from it is right.
+    pub bounds: Bounds,
+}
+
+/// Makes a case's data and asks the oracle.
+pub fn prepare(case: &Case) -> Result<Prepared, Unsupported> {
+    let inputs = qdist::inputs(case)?;
+    let mut p = case.problem.clone();
+    let (q, k, v) = (&inputs.q.tensor, &inputs.k.tensor, &inputs.v.tensor);
+    // K and V that repeat over the batch are stored once; the oracle wants them whole.
+    let repeat = |x: &fa4_spec::tensor::Tensor| {
+        let mut whole = x.clone();
+        whole.shape[0] = p.batch as usize;
+        whole.bits = x.bits.repeat(if x.shape[0] == 1 { p.batch as usize } else { 1 });
+        whole
+    };
+    let (k, v) = (repeat(k), repeat(v));
+    p.sink = false;
+    let reference = oracle::attention(&p, q, &k, &v, None);
+    let bounds = Bounds::new(&p, &reference, case.qdist.is_independent(), 0.0);
+    Ok(Prepared { inputs, reference, bounds })
+}
+
+/// A device that says what it saw besides the outcome.
+pub trait GateDevice: Device {
+    /// How often the last launch passed each coverage marker.
+    fn covers(&self) -> BTreeMap<String, u64>;
+    /// Findings of the last launch that fail nothing by themselves, one line each.
+    fn strict_findings(&self) -> Vec<String>;
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Within every bound.
+    Pass(Judgement),
+    /// A wrong number.
+    Wrong(Mismatch),
+    /// The device stopped the kernel, or could not run it.
+    Device(DeviceError),
+    /// The launcher refused.
+    Host(HostError),
+}
+
+/// A run's verdict with the output that led to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// O and LSE, where the kernel ran to its end.
+    pub output: Option<Output>,
+}
+
+/// O as storage bits (batch, seqlen_q, head, dim) and LSE (batch, head, seqlen_q).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// O.
+    pub o: Vec<u16>,
+    /// LSE.
+    pub lse: Vec<f32>,
+}
+
+impl Output {
+    /// Whether two runs gave the same bytes.
+    pub fn same_bits(&self, other: &Output) -> bool {
+        self.o == other.o && self.lse.iter().map(|x| x.to_bits()).eq(other.lse.iter().map(|x| x.to_bits()))
+    }
+}
+
+/// Runs `case` with `kernel` on `device` and compares with the oracle.
+pub fn run<D: GateDevice>(
+    kernel: &Kernel<D::Module>,
+    case: &Case,
+    data: &Prepared,
+    device: &mut D,
+) -> Outcome {
+    run_edited(kernel, case, data, device, |_| ())
+}
+
+/// The same with a launch that is not quite the planned one: for twins that break the launch.
+pub fn run_edited<D: GateDevice>(
+    kernel: &Kernel<D::Module>,
+    case: &Case,
+    data: &Prepared,
+    device: &mut D,
+    edit: impl FnOnce(&mut LaunchPlan),
+) -> Outcome {
+    match execute(kernel, case, data, device, edit) {
+        Err(HostError::Device(error)) => Outcome { verdict: Verdict::Device(error), output: None },
+        Err(error) => Outcome { verdict: Verdict::Host(error), output: None },
+        Ok(output) => {
+            let verdict = judge(&case.problem, &data.bounds, &data.reference, &output.o, &output.lse);
+            let verdict = verdict.map_or_else(Verdict::Wrong, Verdict::Pass);
+            Outcome { verdict, output: Some(output) }
+        }
+    }
+}
+
+fn execute<D: GateDevice>(
+    kernel: &Kernel<D::Module>,
+    case: &Case,
+    data: &Prepared,
+    device: &mut D,
+    edit: impl FnOnce(&mut LaunchPlan),
+) -> Result<Output, HostError> {
+    let (p, inputs) = (&case.problem, &data.inputs);
+    let mut buffers = Vec::new();
+    for buffer in &inputs.buffers {
+        let address = device.alloc(buffer.name, buffer.bytes)?;
+        if let Some(bits) = buffer.background {
+            device.write(address, &bits.to_le_bytes().repeat(buffer.bytes as usize / 2))?;
+        }
+        buffers.push(address);
+    }
+    for placed in [&inputs.q, &inputs.k, &inputs.v] {
+        upload(device, buffers[placed.buffer], placed)?;
+    }
+    let elem_bytes = p.q_dtype.bytes();
+    let o_shape = [p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v].map(|n| n as usize);
+    // Outputs arrive undefined: the device knows which bytes the kernel wrote.
+    let o = TensorRef {
+        buffer: device.alloc("O", inputs.o.extent_bytes(elem_bytes, o_shape))?,
+        layout: inputs.o,
+    };
+    let lse_elems = p.batch * p.num_heads_q * p.seqlen_q;
+    let lse = LseRef::dense(device.alloc("LSE", lse_elems * LSE_BYTES)?, p);
+    let at = |placed: &Placed| TensorRef { buffer: buffers[placed.buffer], layout: placed.layout };
+    let tensors = Tensors { q: at(&inputs.q), k: at(&inputs.k), v: at(&inputs.v), o, lse: Some(lse) };
+    let tau = case.tau.unwrap_or(DEFAULT_TAU);
+    if let Some(mut plan) = plan(p, &tensors, tau)? {
+        edit(&mut plan);
+        let kernel = attention::Kernel { module: &kernel.module, info: &kernel.info };
+        attention::launch(device, &plan, kernel, output_ranges(p, &tensors))?;
+    }
+    download(device, p, &o, lse.address, lse_elems)
+}
+
+fn upload<D: Device>(device: &mut D, buffer: u64, placed: &Placed) -> Result<(), DeviceError> {
+    let [batch, seqlen, heads, _] = placed.tensor.shape;
+    let elem_bytes = placed.tensor.dtype.bytes();
+    for (b, s, h) in rows(batch, seqlen, heads) {
+        let bytes: Vec<u8> = placed.tensor.row(b, s, h).iter().flat_map(|bits| bits.to_le_bytes()).collect();
+        device.write(buffer + placed.layout.row_offset(elem_bytes, b, s, h), &bytes)?;
+    }
+    Ok(())
+}
+
+fn download<D: Device>(
+    device: &mut D,
+    p: &AttnProblem,
+    o: &TensorRef,
+    lse: u64,
+    lse_elems: u64,
+) -> Result<Output, HostError> {
+    let elem_bytes = p.q_dtype.bytes();
+    let mut bits = Vec::with_capacity(p.output_elems() as usize);
+    for (b, s, h) in rows(p.batch as usize, p.seqlen_q as usize, p.num_heads_q as usize) {
+        let address = o.buffer + o.layout.row_offset(elem_bytes, b, s, h);
+        let row = device.read(address, p.head_dim_v * elem_bytes)?;
+        bits.extend(row.chunks_exact(2).map(|x| u16::from_le_bytes([x[0], x[1]])));
+    }
+    let lse = if lse_elems == 0 { Vec::new() } else { device.read(lse, lse_elems * LSE_BYTES)? };
+    let lse = lse.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
+    Ok(Output { o: bits, lse })
+}
+
+impl GateDevice for EmuDevice {
+    fn covers(&self) -> BTreeMap<String, u64> {
+        self.report().map(|report| report.counters.covers.clone()).unwrap_or_default()
+    }
+
+    fn strict_findings(&self) -> Vec<String> {
+        let findings = self.report().map_or(&[][..], |report| &report.strict);
+        findings.iter().map(|fault| format!("{}: {}", fault.code.as_str(), fault.message)).collect()
+    }
+}
