@@ -84,6 +84,9 @@ pub enum GateError {
         /// The system's words.
         source: std::io::Error,
     },
+    /// The committed foreign kernels.
+    #[error(transparent)]
+    Foreign(#[from] crate::foreign::Error),
     /// A twin's description.
     #[error("{}: {what}", path.display())]
     Twin {

@@ -13,11 +13,15 @@ use ptx_emu::launch::Options;
 
 use crate::cli::{DeviceKind, GateArgs, Run, filter};
 use crate::error::{GateError, exit};
+use crate::foreign_section::Section;
 use crate::kernels::{Candidate, Kernel, compile, ring_depth, workspace};
 use crate::rows::{Row, write_json};
 use crate::select::{Source, select};
 use crate::session::{Session, Setup, judge_all};
-use crate::{evidence, table};
+use crate::{evidence, pool, table};
+
+/// Cost of a foreign case in the unit of [`fa4_spec::Case::cost`], roughly.
+const FOREIGN_COST: u64 = 10;
 
 /// Runs the gate and answers with its exit code.
 pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
@@ -46,14 +50,18 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     let selection = select(source, pattern.as_ref(), args.seed, depth + 2)?;
     let progress = progress_bar(args.quiet);
     let cost: u64 = selection.routed.iter().map(|r| r.case.cost() + 1).sum();
-    progress.set_length(cost * runs.len() as u64);
-    let foreign = BTreeSet::new();
+    // The foreign kernels prove the emulator and need no candidate, no file and no smoke.
+    let with_foreign = candidate.is_none() && args.configs.is_none() && !args.smoke;
+    let foreign = Section::open(pattern.as_ref())?;
+    let foreign_cases = if with_foreign { foreign.len() as u64 } else { 0 };
+    progress.set_length((cost + foreign_cases * FOREIGN_COST) * runs.len() as u64);
+    let proven: BTreeSet<&str> = foreign.ptx().flat_map(evidence::opcodes).collect();
     let judged: Vec<(&Kernel<EmuModule>, &'static str)> =
-        kernels.iter().map(|kernel| (kernel, evidence::of(&kernel.ptx, &foreign).0.name())).collect();
+        kernels.iter().map(|kernel| (kernel, evidence::of(&kernel.ptx, &proven).0.name())).collect();
     let setup = Setup {
         runs: &runs,
         device: "emu",
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        threads: pool::cores(),
         strict: args.strict,
         stop,
         progress: &progress,
@@ -66,6 +74,11 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
             ..Options::default()
         })
     });
+    if with_foreign {
+        let (rows, interrupted) = foreign.judge(&runs, args.strict, stop, &progress, FOREIGN_COST);
+        session.rows.extend(rows);
+        session.interrupted |= interrupted;
+    }
     progress.finish_and_clear();
     session.rows.extend(selection.unsupported);
     if let Some(path) = &args.json {
@@ -74,6 +87,12 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     let complete = args.filter.is_none() && args.configs.is_none() && !args.smoke && !session.interrupted;
     let code = verdict(&session, complete);
     print(args, &session, complete, (compiled, start.elapsed()));
+    if !args.quiet {
+        for kernel in &kernels {
+            let (level, opcodes) = evidence::of(&kernel.ptx, &proven);
+            println!("evidence of {} is `{}` because of {}", kernel.name, level.name(), opcodes.join(", "));
+        }
+    }
     Ok(code)
 }
 

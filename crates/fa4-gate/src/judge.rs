@@ -10,7 +10,7 @@ use fa4_host::plan::{DEFAULT_TAU, LSE_BYTES, LaunchPlan, LseRef, TensorRef, Tens
 use fa4_spec::oracle::{self, Reference};
 use fa4_spec::qdist::{self, Inputs, Placed, Unsupported};
 use fa4_spec::tensor::rows;
-use fa4_spec::tolerance::{Bounds, Judgement, Mismatch, judge};
+use fa4_spec::tolerance::{Bounds, Judgement, Wrong, judge};
 use fa4_spec::{AttnProblem, Case};
 
 use crate::kernels::Kernel;
@@ -58,7 +58,7 @@ pub enum Verdict {
     /// Within every bound.
     Pass(Judgement),
     /// A wrong number.
-    Wrong(Mismatch),
+    Wrong(Wrong),
     /// The device stopped the kernel, or could not run it.
     Device(DeviceError),
     /// The launcher refused.
@@ -194,6 +194,10 @@ impl GateDevice for EmuDevice {
 
     fn strict_findings(&self) -> Vec<String> {
         let findings = self.report().map_or(&[][..], |report| &report.strict);
-        findings.iter().map(|fault| format!("{}: {}", fault.code.as_str(), fault.message)).collect()
+        let mut lines: Vec<String> =
+            findings.iter().map(|fault| format!("{}: {}", fault.code.as_str(), fault.message)).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        lines
     }
 }

@@ -3,6 +3,7 @@
 //! - [`cli`]: flags; [`gate`]: the whole run from flags to exit code.
 //! - [`kernels`]: what to judge, compiled; [`select`]: which cases it is judged on.
 //! - [`judge`]: one case on one device; [`session`]: all of them on all cores.
+//! - [`foreign`]: strangers' kernels, the evidence for the emulator; [`foreign_section`]: their part of the gate.
 //! - [`coverage`]: what keeps a green verdict honest; [`evidence`]: what the emulator's word is worth.
 //! - [`rows`] and [`table`]: the verdict for machines and for people.
 //! - [`twins`]: kernels broken on purpose, which must be caught.
@@ -12,9 +13,11 @@ pub mod coverage;
 pub mod error;
 pub mod evidence;
 pub mod foreign;
+pub mod foreign_section;
 pub mod gate;
 pub mod judge;
 pub mod kernels;
+pub mod pool;
 pub mod rows;
 pub mod select;
 pub mod session;

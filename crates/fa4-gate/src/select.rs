@@ -49,12 +49,9 @@ pub fn select(
 ) -> Result<Selection, GateError> {
     let mut selection = Selection::default();
     for case in expand(source, seed)? {
-        let routed = match qdist::supports(&case) {
-            // What the kernel lacks says more than what the data generator lacks.
-            data => route(&case.problem)
-                .map_err(|e| e.to_string())
-                .and_then(|row| data.map(|()| row).map_err(|e| e.to_string())),
-        };
+        // What the kernel lacks says more than what the data generator lacks.
+        let routed = route(&case.problem).map_err(|e| e.to_string());
+        let routed = routed.and_then(|row| qdist::supports(&case).map(|()| row).map_err(|e| e.to_string()));
         let kernel = routed.as_ref().map_or("none", |row| row.entry);
         if filter.is_some_and(|f| !f.is_match(&format!("{kernel}/{}", case.id))) {
             continue;
@@ -82,7 +79,7 @@ fn expand(source: Source<'_>, seed: u64) -> Result<Vec<Case>, GateError> {
         Source::Full(root) => {
             let mut all = from_file(&root.join("sets/edge.csv"))?;
             all.extend(cases::products(seed));
-            all.extend(cases::tau_zero(seed));
+            all.extend(cases::rescales(seed));
             all.extend(cases::smoke(seed));
             all
         }

@@ -3,16 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use fa4_host::error::{DeviceError, HostError};
+use fa4_spec::tolerance::{Mismatch, Wrong};
 use indicatif::ProgressBar;
 
 use crate::cli::Run;
 use crate::coverage::Coverage;
 use crate::judge::{GateDevice, Outcome, Output, Prepared, Verdict, prepare, run};
 use crate::kernels::Kernel;
+use crate::pool::{self, lock};
 use crate::rows::{Row, Status};
 use crate::select::Routed;
 
@@ -78,27 +80,20 @@ where
     let jobs: Vec<(usize, usize)> =
         order.iter().flat_map(|&case| (0..setup.runs.len()).map(move |run| (case, run))).collect();
     let shared: Vec<Shared> = cases.iter().map(|_| Shared::default()).collect();
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while !setup.stop.load(Ordering::Relaxed) {
-            let Some(&(i, r)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-            let Some(&(kernel, evidence)) = kernel_of(&cases[i]) else { continue };
-            let result = one(kernel, evidence, &cases[i], setup.runs[r], &shared[i], setup, &device);
-            lock(&results).push(((i, r), kernel.name.clone(), result));
-            setup.progress.inc(cases[i].case.cost() + 1);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..setup.threads.max(1) {
-            scope.spawn(work);
-        }
+    let results = pool::run(&jobs, setup.threads, setup.stop, |&(i, r)| {
+        let &(kernel, evidence) = kernel_of(&cases[i])?;
+        let result = one(kernel, evidence, &cases[i], setup.runs[r], &shared[i], setup, &device);
+        setup.progress.inc(cases[i].case.cost() + 1);
+        Some((&kernel.name, result))
     });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(index, ..)| *index);
-    session.interrupted = results.len() < jobs.len();
-    for (_, kernel, result) in results {
+    session.interrupted = results.iter().any(Option::is_none);
+    let mut results: Vec<_> =
+        jobs.iter().zip(results).filter_map(|(job, result)| Some((*job, result??))).collect();
+    // Back into the order of the cases.
+    results.sort_by_key(|(job, _)| *job);
+    for (_, (kernel, result)) in results {
         if result.row.status == Status::Pass
-            && let Some(coverage) = session.coverage.get_mut(&kernel)
+            && let Some(coverage) = session.coverage.get_mut(kernel)
         {
             coverage.add(&result.covers);
         }
@@ -114,10 +109,7 @@ where
     session
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
+/// A run with what it adds to the counts.
 struct RunResult {
     row: Row,
     covers: BTreeMap<String, u64>,
@@ -172,8 +164,8 @@ fn one<D: GateDevice>(
             (row.status, row.reason) = (Status::Fault, Some(format!("strict: {finding}")));
         }
     }
-    if let Verdict::Wrong(mismatch) = &outcome.verdict {
-        set_ratio(&mut row, mismatch);
+    if let Verdict::Wrong(wrong) = &outcome.verdict {
+        set_ratios(&mut row, wrong);
     }
     compare_bits(&mut row, outcome, how, &shared.first);
     row.seconds = start.elapsed().as_secs_f64();
@@ -192,7 +184,6 @@ pub fn status(verdict: &Verdict) -> (Status, Option<String>) {
         Verdict::Device(error) => {
             let status = match error {
                 DeviceError::Timeout(_) => Status::Timeout,
-                DeviceError::Unsupported(_) | DeviceError::Load(_) => Status::Fault,
                 _ => Status::Fault,
             };
             (status, Some(error.to_string()))
@@ -204,12 +195,13 @@ pub fn status(verdict: &Verdict) -> (Status, Option<String>) {
     }
 }
 
-fn set_ratio(row: &mut Row, mismatch: &fa4_spec::tolerance::Mismatch) {
-    use fa4_spec::tolerance::Mismatch;
-    match mismatch {
-        Mismatch::OutOfBounds { which: "O", worst, .. } => row.o_ratio = Some(worst.ratio),
-        Mismatch::OutOfBounds { worst, .. } => row.lse_ratio = Some(worst.ratio),
-        _ => {}
+fn set_ratios(row: &mut Row, wrong: &Wrong) {
+    for mismatch in &wrong.0 {
+        match mismatch {
+            Mismatch::OutOfBounds { which: "O", worst, .. } => row.o_ratio = Some(worst.ratio),
+            Mismatch::OutOfBounds { worst, .. } => row.lse_ratio = Some(worst.ratio),
+            _ => {}
+        }
     }
 }
 

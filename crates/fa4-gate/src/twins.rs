@@ -6,8 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
 
 use fa4_host::emu::EmuDevice;
 use fa4_host::error::DeviceError;
@@ -25,6 +24,7 @@ use crate::cli::filter as compile_filter;
 use crate::error::{GateError, exit};
 use crate::judge::{Verdict, prepare, run_edited};
 use crate::kernels::{compile, workspace};
+use crate::pool;
 
 /// Folder of the twins below the workspace root.
 pub const FOLDER: &str = "crates/fa4-gate/twins";
@@ -267,38 +267,29 @@ pub fn run(filter: Option<&str>, quiet: bool, stop: &AtomicBool) -> Result<u8, G
         }
     }
     let toolchain = Toolchain::locate(&root)?;
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((path, name, twin)) = twins.get(i) else { break };
-                    let result = judge(path, twin, &root, &toolchain);
-                    if !quiet && let Ok(finding) = &result {
-                        println!("{}", line(name, twin, finding));
-                    }
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push((i, result));
-                }
-            });
+    let results = pool::run(&twins, pool::cores(), stop, |(path, name, twin)| {
+        let result = judge(path, twin, &root, &toolchain);
+        if !quiet && let Ok(finding) = &result {
+            println!("{}", line(name, twin, finding));
         }
+        result
     });
-    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let interrupted = results.iter().any(Option::is_none);
     let (mut caught, mut escaped) = (0, 0);
-    for (i, result) in &results {
+    let mut failed: Vec<GateError> = Vec::new();
+    for ((_, name, twin), result) in twins.iter().zip(results) {
         match result {
-            Ok(Finding::Caught(_)) => caught += 1,
-            Ok(finding @ Finding::Escaped(_)) => {
+            Some(Ok(Finding::Caught(_))) => caught += 1,
+            Some(Ok(finding @ Finding::Escaped(_))) => {
                 escaped += 1;
                 if quiet {
-                    println!("{}", line(&twins[*i].1, &twins[*i].2, finding));
+                    println!("{}", line(name, twin, &finding));
                 }
             }
-            Err(_) => {}
+            Some(Err(error)) => failed.push(error),
+            None => {}
         }
     }
-    let interrupted = results.len() < twins.len();
-    let failed: Vec<GateError> = results.into_iter().filter_map(|(_, result)| result.err()).collect();
     println!("{caught} twins caught, {escaped} escaped, {} broken, of {}", failed.len(), twins.len());
     let mut failed = failed.into_iter();
     if let Some(first) = failed.next() {

@@ -164,6 +164,11 @@ fn reduce_seqlens((mut sq, mut sk): (u64, u64), least_blocks: u64) -> (u64, u64)
 pub fn smoke(seed: u64) -> Vec<Case> {
     let bf16 =
         |id: &str, b, s, h, mask| Case::dense(id, AttnProblem::dense(b, s, h, 128, mask, DType::Bf16), seed);
+    // A kernel that walks the keys from the last to the first meets the largest logit last.
+    let falling = |mask: Mask| Case {
+        qdist: QDist::MaxFirstKey,
+        ..bf16(&format!("smoke_q128_k385_h2kv1_{mask}_max_first_key"), 1, (128, 385), (2, 1), mask)
+    };
     let rising = Case {
         qdist: QDist::MonotoneUp,
         ..bf16("smoke_q128_k513_h2kv1_nc_monotone_up", 1, (128, 513), (2, 1), Mask::FULL)
@@ -173,6 +178,8 @@ pub fn smoke(seed: u64) -> Vec<Case> {
         bf16("smoke_q257_k129_h2kv2_c", 1, (257, 129), (2, 2), Mask::CAUSAL),
         bf16("smoke_q200_k200_h4kv2_nc", 1, (200, 200), (4, 2), Mask::FULL),
         bf16("smoke_q1_k1_h2kv1_nc", 2, (1, 1), (2, 1), Mask::FULL),
+        falling(Mask::FULL),
+        falling(Mask::CAUSAL),
         rising.with_tau_zero(),
         rising,
     ]
@@ -194,18 +201,25 @@ pub fn products(seed: u64) -> Vec<Case> {
     cases
 }
 
-/// Runs with τ = 0, where every rise of the running maximum rescales O: random data never does at the default.
-pub fn tau_zero(seed: u64) -> Vec<Case> {
+/// Runs with τ = 0, where every rise of the running maximum rescales O: random data never does at the default. And runs
+/// at the default τ on data that rises far enough, whichever way a kernel walks the keys.
+pub fn rescales(seed: u64) -> Vec<Case> {
     let mut cases = Vec::new();
     for (qdist, sizes, mask) in [
         (QDist::Randn, (300, 650), Mask::CAUSAL),
         (QDist::Randn, (130, 770), Mask::FULL),
         (QDist::MonotoneUp, (257, 769), Mask::CAUSAL),
         (QDist::MaxLastKey, (128, 640), Mask::FULL),
+        (QDist::MaxFirstKey, (128, 640), Mask::FULL),
+        (QDist::MaxFirstKey, (300, 650), Mask::CAUSAL),
     ] {
         let id = format!("rescale_q{}_k{}_h2kv1_d128_{mask}_{qdist}", sizes.0, sizes.1);
         let problem = AttnProblem::dense(1, sizes, (2, 1), 128, mask, DType::Bf16);
-        cases.push(Case { qdist, ..Case::dense(id, problem, seed) }.with_tau_zero());
+        let case = Case { qdist, ..Case::dense(id, problem, seed) };
+        cases.push(case.with_tau_zero());
+        if qdist != QDist::Randn {
+            cases.push(case);
+        }
     }
     cases
 }
@@ -220,9 +234,9 @@ mod tests {
 
     #[test]
     fn small_cases_are_left_alone() {
-        for c in smoke(1).iter().chain(&products(1)) {
+        for c in smoke(1).iter().chain(&products(1)).chain(&rescales(1)) {
             let reduced = reduce(c, 5);
-            assert_eq!(reduced.problem.seqlen_q, c.problem.seqlen_q);
+            assert_eq!(reduced.problem.seqlen_q % 128, c.problem.seqlen_q % 128);
             assert_eq!(reduced.problem.qhead_per_kvhead(), c.problem.qhead_per_kvhead());
             assert!(reduced == *c || reduced.scale.is_some());
         }

@@ -32,6 +32,8 @@
 //! *LSE.* ln of the sum: scale·ΔS from the scores, 1e-5 for exp2, the sum and lg2.approx, and f32 rounding of the
 //! result and of max·scale: 2^-22·|LSE|.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use crate::oracle::Reference;
@@ -125,7 +127,19 @@ pub struct Judgement {
     pub wide: bool,
 }
 
-/// The first thing that is wrong with an output.
+/// Everything that is wrong with an output: at most one thing about O and one about the LSE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wrong(pub Vec<Mismatch>);
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(i, m)| write!(f, "{}{m}", if i == 0 { "" } else { "; " }))
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// One thing that is wrong with an output.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Mismatch {
     /// The output has another number of elements than the problem.
@@ -189,20 +203,21 @@ pub fn judge(
     reference: &Reference,
     o: &[u16],
     lse: &[f32],
-) -> Result<Judgement, Mismatch> {
+) -> Result<Judgement, Wrong> {
     let [sq, heads, dim] = [p.seqlen_q, p.num_heads_q, p.head_dim_v].map(|n| n as usize);
     let o: Vec<f64> = o.iter().map(|&bits| decode(p.q_dtype, bits)).collect();
     let lse: Vec<f64> = lse.iter().map(|&x| f64::from(x)).collect();
     let o_at = |i: usize| [i / (dim * heads * sq), i / (dim * heads) % sq, i / dim % heads, i % dim];
     let lse_at = |i: usize| [i / (sq * heads), i % sq, i / sq % heads, 0];
-    same_non_finite("O", &o, &reference.o, o_at)?;
-    same_non_finite("LSE", &lse, &reference.lse, lse_at)?;
-    if bounds.is_wide() {
-        winning_keys(&o, &reference.o, dim, o_at)?;
+    let judged_o = same_non_finite("O", &o, &reference.o, o_at)
+        .and_then(|()| if bounds.is_wide() { winning_keys(&o, &reference.o, dim, o_at) } else { Ok(()) })
+        .and_then(|()| worst("O", &o, &reference.o, |i| bounds.o(reference, i), o_at));
+    let judged_lse = same_non_finite("LSE", &lse, &reference.lse, lse_at)
+        .and_then(|()| worst("LSE", &lse, &reference.lse, |i| bounds.lse(reference, i), lse_at));
+    match (judged_o, judged_lse) {
+        (Ok(o), Ok(lse)) => Ok(Judgement { o, lse, wide: bounds.is_wide() }),
+        (o, lse) => Err(Wrong(o.err().into_iter().chain(lse.err()).collect())),
     }
-    let worst_o = worst("O", &o, &reference.o, |i| bounds.o(reference, i), o_at)?;
-    let worst_lse = worst("LSE", &lse, &reference.lse, |i| bounds.lse(reference, i), lse_at)?;
-    Ok(Judgement { o: worst_o, lse: worst_lse, wide: bounds.is_wide() })
 }
 
 /// Two values agree as members of {finite, NaN, +∞, −∞}.
