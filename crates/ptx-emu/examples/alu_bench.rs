@@ -109,7 +109,7 @@ fn main() {
                 rf.set32(s, l, x.to_bits(), 0);
                 rf.set64(s, l, u64::from(x.to_bits()) << 32 | u64::from((x * 0.5).to_bits()), 0);
             }
-            (0..4).for_each(|s| rf.setp(s, l, (l as u32 + s) % 3 == 0, false));
+            (0..4).for_each(|s| rf.setp(s, l, (l as u32 + s).is_multiple_of(3), false));
         }
     };
     let mut seen = Vec::new();

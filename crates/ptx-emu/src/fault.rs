@@ -190,27 +190,3 @@ impl Fault {
         self
     }
 }
-
-impl std::fmt::Display for Fault {
-    /// Code and sentence, then where, what came earlier, what is missing, what to do; without source lines, which
-    /// need the module.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.code.as_str(), self.message)?;
-        for (title, site) in [("just now", &self.site), ("earlier", &self.earlier)] {
-            if let Some(s) = site {
-                let role = s.role.as_ref().map_or(String::new(), |r| format!("{r}, "));
-                write!(
-                    f,
-                    "\n  {title}: CTA {:?} {role}warp {} lanes {:#010x}, instruction {} at step {}: {}",
-                    s.cta, s.warp, s.lanes, s.pc, s.step, s.what
-                )?;
-            }
-        }
-        for (title, text) in [("missing", &self.missing), ("help", &self.help)] {
-            if let Some(t) = text {
-                write!(f, "\n  {title}: {t}")?;
-            }
-        }
-        self.notes.iter().try_for_each(|n| write!(f, "\n  {n}"))
-    }
-}

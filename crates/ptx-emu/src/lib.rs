@@ -8,6 +8,7 @@ pub mod launch_file;
 pub mod machine;
 pub mod npy;
 pub mod num;
+pub mod render;
 pub mod syntax;
 pub mod tma;
 pub mod trace;

@@ -42,6 +42,10 @@ fn every_kind_becomes_bytes() {
     assert_eq!((l.entry.as_deref(), l.grid, l.block), (Some("k"), [4, 2, 1], [128, 1, 1]));
     assert_eq!((l.cluster, l.dynamic_smem), ([2, 1, 1], 65536));
 
+    assert_eq!((l.annotations.roles[0].first_warp, l.annotations.roles[0].warps), (4, 4));
+    assert_eq!((l.annotations.barriers[0].stages, l.annotations.barriers[0].waiters.len()), (2, 0));
+    assert_eq!(l.annotations.shared[0].name, "Q");
+
     let names: Vec<_> = l.buffers.iter().map(|b| b.name.as_str()).collect();
     assert_eq!(names, ["q", "o", "q_map", "sparse", "loaded", "counts"]);
     let buffer = |n: &str| l.buffers.iter().find(|b| b.name == n).unwrap();

@@ -215,7 +215,7 @@ pub fn cases(kernel: &Kernel) -> Vec<Case> {
         _ => {
             let d = constant("D").unwrap_or(64);
             let causal = kernel.meta.constexprs.get("CAUSAL").is_some_and(|c| c.as_bool() == Some(true));
-            [(1, 128), (2, if d == 64 { 256 } else { 384 })]
+            [(1, 128), (2, if d == 64 { 256 } else { 384 }), (1, 512)]
                 .map(|(heads, s)| Problem::Attention { heads, s, d, causal })
                 .to_vec()
         }

@@ -183,15 +183,19 @@ pub fn attention(q: &[f64], k: &[f64], v: &[f64], problem: &Attention) -> (Expec
             let sum_error = mean_error + (block_n as f64 + 2.0 * blocks) * F32_ROUNDING;
             let steps = blocks * (block_n / unit.depth) as f64;
             let whole_row = unit.step(1.0, 1.0) * steps + F32_ROUNDING * blocks + sum_error + TWO_ULP;
-            for column in 0..d {
-                let (mut value, mut magnitude, mut square, mut weighted) = (0.0, 0.0, 0.0, 0.0);
-                for ((w, e), v) in weight.iter().zip(&weight_error).zip(v.chunks(d)) {
-                    let term = w * v[column];
-                    value += term;
-                    magnitude += term.abs();
-                    square += term * term;
-                    weighted += term.abs() * e;
+            // Per column: value, A_d, B_d² and the sum of w_j |v_jd| ε_j.
+            let mut columns = vec![[0.0f64; 4]; d];
+            for ((w, e), v) in weight.iter().zip(&weight_error).zip(v.chunks(d)) {
+                for (column, v) in columns.iter_mut().zip(v) {
+                    let term = w * v;
+                    let size = term.abs();
+                    column[0] += term;
+                    column[1] += size;
+                    column[2] += term * term;
+                    column[3] += size * e;
                 }
+            }
+            for [value, magnitude, square, weighted] in columns {
                 let rounding_p = roundoff * magnitude.min(7.0 * 0.41 * f64::sqrt(square));
                 o.push(value, rounding_p + weighted + whole_row * magnitude, format);
             }

@@ -45,6 +45,23 @@
 //! type = "u32"
 //! value = 7                     # a number, true/false, or a string for what TOML cannot spell: "0xffffffffffffffff"
 //!
+//! [[annotations.roles]]         # names for reports, and who may touch which barrier; all optional
+//! name = "softmax"
+//! first_warp = 4
+//! warps = 4
+//!
+//! [[annotations.barriers]]      # in dynamic shared memory
+//! name = "P_full"
+//! offset = 1024
+//! stages = 2
+//! arrivers = ["softmax"]        # default: anybody
+//! waiters = ["mma"]
+//!
+//! [[annotations.shared]]        # regions of dynamic shared memory (bytes); `tmem` alike (columns)
+//! name = "Q"
+//! start = 2048
+//! len = 16384
+//!
 //! [[param]]
 //! kind = "raw"                  # captured bytes, with the addresses in them replaced
 //! bytes = "00000000 00000000 07000000"
@@ -58,11 +75,13 @@
 
 mod dtype;
 mod fill;
+mod memory;
 mod resolve;
 mod resolved;
 mod schema;
 
 pub use dtype::DType;
 pub use fill::{normal, splitmix64};
+pub use memory::{SetupError, read_back};
 pub use resolve::{LaunchFileError, parse, read};
 pub use resolved::{Buffer, BufferId, Contents, FitError, Image, MapPatch, Param, Patch, ResolvedLaunch};

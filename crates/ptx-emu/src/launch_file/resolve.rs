@@ -132,6 +132,7 @@ impl<'t> Resolver<'t> {
             dynamic_smem: top.dynamic_smem,
             buffers: std::mem::take(&mut self.buffers),
             params: images,
+            annotations: top.annotations.into(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! A launch ready to run, but for the addresses of its buffers.
 
 use super::dtype::DType;
+use crate::launch::Annotations;
 use crate::syntax::ast::Function;
 use crate::tma::encode::{EncodeArgs, EncodeError, encode};
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub struct ResolvedLaunch {
     pub buffers: Vec<Buffer>,
     /// Parameters in order.
     pub params: Vec<Param>,
+    /// Names and declared roles, for reports and the role check.
+    pub annotations: Annotations,
 }
 
 /// One allocation in global memory.

@@ -1,6 +1,7 @@
 //! The fields of a launch file, as serde reads them; unknown fields are errors everywhere.
 
 use super::dtype::DType;
+use crate::launch;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -19,6 +20,8 @@ pub struct Top {
     pub cluster: Option<Spanned<Vec<u32>>>,
     #[serde(default)]
     pub dynamic_smem: u32,
+    #[serde(default)]
+    pub annotations: Annotations,
     #[serde(rename = "buffer")]
     _buffer: Apart,
     #[serde(rename = "param")]
@@ -205,4 +208,67 @@ pub struct Init {
     pub fill: Option<Spanned<toml::Value>>,
     pub hex: Option<String>,
     pub raw: Option<String>,
+}
+
+/// `[annotations]`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Annotations {
+    pub roles: Vec<Role>,
+    pub barriers: Vec<Barrier>,
+    pub shared: Vec<Region>,
+    pub tmem: Vec<Region>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Role {
+    pub name: String,
+    pub first_warp: u32,
+    pub warps: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Barrier {
+    pub name: String,
+    pub offset: u32,
+    pub stages: u32,
+    #[serde(default)]
+    pub arrivers: Vec<String>,
+    #[serde(default)]
+    pub waiters: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Region {
+    pub name: String,
+    pub start: u32,
+    pub len: u32,
+}
+
+impl From<Region> for launch::RegionName {
+    fn from(r: Region) -> Self {
+        launch::RegionName { name: r.name, start: r.start, len: r.len }
+    }
+}
+
+impl From<Annotations> for launch::Annotations {
+    fn from(a: Annotations) -> Self {
+        let role = |r: Role| launch::RoleName { name: r.name, first_warp: r.first_warp, warps: r.warps };
+        let barrier = |b: Barrier| launch::BarrierName {
+            name: b.name,
+            offset: b.offset,
+            stages: b.stages,
+            arrivers: b.arrivers,
+            waiters: b.waiters,
+        };
+        launch::Annotations {
+            roles: a.roles.into_iter().map(role).collect(),
+            barriers: a.barriers.into_iter().map(barrier).collect(),
+            shared: a.shared.into_iter().map(Into::into).collect(),
+            tmem: a.tmem.into_iter().map(Into::into).collect(),
+        }
+    }
 }

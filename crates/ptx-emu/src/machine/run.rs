@@ -235,7 +235,10 @@ impl Machine<'_> {
                     )));
                 }
                 Err(e) => {
-                    return Err(Stop::Fault(Box::new(Fault::new(Code::Launch, format!("output range: {e}")))));
+                    return Err(Stop::Fault(Box::new(Fault::new(
+                        Code::Launch,
+                        format!("output range: {e}"),
+                    ))));
                 }
             }
         }

@@ -121,6 +121,15 @@ fn int_shadow(imm: u64, _: [u64; 4], u: [u8; 4]) -> u8 {
 
 fn int_int(c: &mut Form, d: Ty, to: Int, s: Ty, from: Int) -> D {
     let sat = c.flag("sat");
+    // Where every source value fits there is nothing to clamp, and the assembler refuses `.sat`.
+    let fits = match (from.signed, to.signed) {
+        (true, false) => false,
+        (false, true) => from.bits < to.bits,
+        _ => from.bits <= to.bits,
+    };
+    if sat && fits {
+        return c.no(".sat has nothing to clamp here");
+    }
     let (sc, dc, width) = relaxed(c, d, s)?;
     let imm = int_bits(to) << TO | int_bits(from) << FROM | u64::from(width) << 16;
     let f: AluFn = match (sc, dc, sat) {
@@ -165,8 +174,10 @@ fn int_rounding(c: &mut Form) -> Option<Round> {
 fn float_int(c: &mut Form, d: Ty, to: Int, s: Ty) -> D {
     let Some(round) = int_rounding(c) else { return c.no("needs .rni, .rzi, .rmi or .rpi") };
     let ftz = if s == Ty::F32 && c.flag("ftz") { FTZ } else { 0 };
-    // Conversions to integers clamp anyway; `.sat` says it again.
-    c.flag("sat");
+    // Conversions to integers clamp anyway; `.sat` says it again (and does not exist for bf16).
+    if s != Ty::BF16 {
+        c.flag("sat");
+    }
     let (_, dc, width) = relaxed(c, d, s)?;
     #[inline(always)]
     fn f32_int(imm: u64, a: u32) -> u64 {
@@ -235,7 +246,7 @@ fn float_float(c: &mut Form, d: Ty, s: Ty) -> D {
     let round = rounding(c);
     let single = d == Ty::F32 || s == Ty::F32;
     let ftz = single && c.flag("ftz");
-    let sat = d == Ty::F32 && c.flag("sat");
+    let sat = d == Ty::F32 && s != Ty::BF16 && c.flag("sat");
     let mut imm = if ftz { FTZ } else { 0 } | if sat { SAT } else { 0 };
     imm |= round_bits(to_int.or(round).unwrap_or_default());
     let same = d == s;
@@ -243,15 +254,17 @@ fn float_float(c: &mut Form, d: Ty, s: Ty) -> D {
         return c.no("rounding to an integral value keeps the type");
     }
     // Narrowing needs a rounding, widening and same-type conversions take none.
-    let narrowing = match (d, s) {
-        (Ty::F32, Ty::F64) | (Ty::F16 | Ty::BF16, Ty::F32 | Ty::F64) => true,
-        (Ty::F16, Ty::BF16) | (Ty::BF16, Ty::F16) => true,
-        _ => false,
-    };
+    let narrowing = matches!(
+        (d, s),
+        (Ty::F32, Ty::F64)
+            | (Ty::F16 | Ty::BF16, Ty::F32 | Ty::F64)
+            | (Ty::F16, Ty::BF16)
+            | (Ty::BF16, Ty::F16)
+    );
     if narrowing != round.is_some() {
         return c.no(if narrowing { "needs a rounding" } else { "takes no rounding" });
     }
-    if half_of(d).is_some() && s == Ty::F32 {
+    if half_of(d).is_some() && s == Ty::F32 && !ftz && matches!(round, Some(Round::Rn | Round::Rz)) {
         if c.flag("relu") {
             imm |= RELU;
         }
@@ -436,7 +449,7 @@ fn to_tf32(c: &mut Form) -> D {
         "rz" => 1,
         _ => 0,
     };
-    if c.flag("relu") {
+    if round != "rna" && c.flag("relu") {
         imm |= RELU;
     }
     if c.flag("satfinite") {

@@ -31,13 +31,8 @@ pub fn add_sub(c: &mut Form) -> D {
         return f(c);
     }
     let add = c.op.mnemonic == "add";
-    if matches!(c.op.mods.last().map(String::as_str), Some("u16x2" | "s16x2")) {
-        c.one_of(&["u16x2", "s16x2"]);
-        let f = if add {
-            lane_fn!(|a: u32, b: u32| -> u32 { halves(a, b, u16::wrapping_add) }, shadow::halves)
-        } else {
-            lane_fn!(|a: u32, b: u32| -> u32 { halves(a, b, u16::wrapping_sub) }, shadow::halves)
-        };
+    if add && c.one_of(&["u16x2", "s16x2"]).is_some() {
+        let f = lane_fn!(|a: u32, b: u32| -> u32 { halves(a, b, u16::wrapping_add) }, shadow::halves);
         return c.simple(3, Ty::B32, Some(f), AluClass::Int);
     }
     let ty = c.ty()?;
@@ -140,12 +135,12 @@ pub fn mul(c: &mut Form) -> D {
 
 fn hi_fn(ty: Ty) -> Option<AluFn> {
     Some(match ty {
-        Ty::U16 => lane_fn!(|a: u16, b: u16| -> u16 { (u32::from(a) * u32::from(b) >> 16) as u16 }),
-        Ty::S16 => lane_fn!(|a: i16, b: i16| -> i16 { (i32::from(a) * i32::from(b) >> 16) as i16 }),
-        Ty::U32 => lane_fn!(|a: u32, b: u32| -> u32 { (u64::from(a) * u64::from(b) >> 32) as u32 }),
-        Ty::S32 => lane_fn!(|a: i32, b: i32| -> i32 { (i64::from(a) * i64::from(b) >> 32) as i32 }),
-        Ty::U64 => lane_fn!(|a: u64, b: u64| -> u64 { (u128::from(a) * u128::from(b) >> 64) as u64 }),
-        Ty::S64 => lane_fn!(|a: i64, b: i64| -> i64 { (i128::from(a) * i128::from(b) >> 64) as i64 }),
+        Ty::U16 => lane_fn!(|a: u16, b: u16| -> u16 { ((u32::from(a) * u32::from(b)) >> 16) as u16 }),
+        Ty::S16 => lane_fn!(|a: i16, b: i16| -> i16 { ((i32::from(a) * i32::from(b)) >> 16) as i16 }),
+        Ty::U32 => lane_fn!(|a: u32, b: u32| -> u32 { ((u64::from(a) * u64::from(b)) >> 32) as u32 }),
+        Ty::S32 => lane_fn!(|a: i32, b: i32| -> i32 { ((i64::from(a) * i64::from(b)) >> 32) as i32 }),
+        Ty::U64 => lane_fn!(|a: u64, b: u64| -> u64 { ((u128::from(a) * u128::from(b)) >> 64) as u64 }),
+        Ty::S64 => lane_fn!(|a: i64, b: i64| -> i64 { ((i128::from(a) * i128::from(b)) >> 64) as i64 }),
         _ => return None,
     })
 }
@@ -168,7 +163,7 @@ pub fn mad(c: &mut Form) -> D {
             return c.no(".sat is only defined for mad.hi.sat.s32");
         }
         let f = lane_fn!(|a: i32, b: i32, c: i32| -> i32 {
-            ((i64::from(a) * i64::from(b) >> 32) as i32).saturating_add(c)
+            (((i64::from(a) * i64::from(b)) >> 32) as i32).saturating_add(c)
         });
         return c.simple(4, ty, Some(f), AluClass::Int);
     }
@@ -177,22 +172,22 @@ pub fn mad(c: &mut Form) -> D {
             lane_fn!(|a: T, b: T, c: T| -> T { a.wrapping_mul(b).wrapping_add(c) })),
         Some("hi") => match ty {
             Ty::U16 => Some(lane_fn!(|a: u16, b: u16, c: u16| -> u16 {
-                ((u32::from(a) * u32::from(b) >> 16) as u16).wrapping_add(c)
+                (((u32::from(a) * u32::from(b)) >> 16) as u16).wrapping_add(c)
             })),
             Ty::S16 => Some(lane_fn!(|a: i16, b: i16, c: i16| -> i16 {
-                ((i32::from(a) * i32::from(b) >> 16) as i16).wrapping_add(c)
+                (((i32::from(a) * i32::from(b)) >> 16) as i16).wrapping_add(c)
             })),
             Ty::U32 => Some(lane_fn!(|a: u32, b: u32, c: u32| -> u32 {
-                ((u64::from(a) * u64::from(b) >> 32) as u32).wrapping_add(c)
+                (((u64::from(a) * u64::from(b)) >> 32) as u32).wrapping_add(c)
             })),
             Ty::S32 => Some(lane_fn!(|a: i32, b: i32, c: i32| -> i32 {
-                ((i64::from(a) * i64::from(b) >> 32) as i32).wrapping_add(c)
+                (((i64::from(a) * i64::from(b)) >> 32) as i32).wrapping_add(c)
             })),
             Ty::U64 => Some(lane_fn!(|a: u64, b: u64, c: u64| -> u64 {
-                ((u128::from(a) * u128::from(b) >> 64) as u64).wrapping_add(c)
+                (((u128::from(a) * u128::from(b)) >> 64) as u64).wrapping_add(c)
             })),
             Ty::S64 => Some(lane_fn!(|a: i64, b: i64, c: i64| -> i64 {
-                ((i128::from(a) * i128::from(b) >> 64) as i64).wrapping_add(c)
+                (((i128::from(a) * i128::from(b)) >> 64) as i64).wrapping_add(c)
             })),
             _ => None,
         },
@@ -260,13 +255,13 @@ fn mad_carry(c: &mut Form, ty: Ty, part: Option<&str>, takes: bool, gives: bool)
     let f = match (part, ty) {
         (Some("lo"), Ty::U32 | Ty::S32) => pick!(u32, |a, b| a.wrapping_mul(b)),
         (Some("lo"), Ty::U64 | Ty::S64) => pick!(u64, |a, b| a.wrapping_mul(b)),
-        (Some("hi"), Ty::U32) => pick!(u32, |a, b| ((u64::from(a) * u64::from(b) >> 32) as u32)),
+        (Some("hi"), Ty::U32) => pick!(u32, |a, b| (((u64::from(a) * u64::from(b)) >> 32) as u32)),
         (Some("hi"), Ty::S32) => {
-            pick!(u32, |a, b| ((i64::from(a as i32) * i64::from(b as i32) >> 32) as u32))
+            pick!(u32, |a, b| (((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32))
         }
-        (Some("hi"), Ty::U64) => pick!(u64, |a, b| ((u128::from(a) * u128::from(b) >> 64) as u64)),
+        (Some("hi"), Ty::U64) => pick!(u64, |a, b| (((u128::from(a) * u128::from(b)) >> 64) as u64)),
         (Some("hi"), Ty::S64) => {
-            pick!(u64, |a, b| ((i128::from(a as i64) * i128::from(b as i64) >> 64) as u64))
+            pick!(u64, |a, b| (((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64))
         }
         _ => return c.no("carry is defined for .lo and .hi of 32- and 64-bit integers"),
     };
@@ -281,11 +276,11 @@ pub fn mul24(c: &mut Form) -> D {
     let sat = c.flag("sat");
     #[inline(always)]
     fn unsigned(shift: u64, a: u32, b: u32) -> u32 {
-        (u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff) >> shift) as u32
+        ((u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff)) >> shift) as u32
     }
     #[inline(always)]
     fn signed(shift: u64, a: i32, b: i32) -> i32 {
-        (i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8) >> shift) as i32
+        ((i64::from(a << 8 >> 8) * i64::from(b << 8 >> 8)) >> shift) as i32
     }
     let f = match (ty, add, sat) {
         (Ty::U32, false, false) => lane_fn!(s; |a: u32, b: u32| -> u32 { unsigned(s, a, b) }),

@@ -73,7 +73,7 @@ pub fn shl<const BITS: u64>(_: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
     match u[1] {
         0 if n >= BITS => 0,
         0 if u[0] == 0 => 0,
-        0 if n % 8 == 0 => u[0] << (n / 8),
+        0 if n.is_multiple_of(8) => u[0] << (n / 8),
         _ => 0xff,
     }
 }
@@ -84,7 +84,7 @@ pub fn shr<const BITS: u64>(_: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
     match u[1] {
         0 if n >= BITS => 0,
         0 if u[0] == 0 => 0,
-        0 if n % 8 == 0 => u[0] >> (n / 8),
+        0 if n.is_multiple_of(8) => u[0] >> (n / 8),
         _ => 0xff,
     }
 }
@@ -102,7 +102,7 @@ pub fn sar<const BITS: u64>(imm: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
                 0
             }
         }
-        0 if n % 8 == 0 => shr::<BITS>(imm, v, u) | fill,
+        0 if n.is_multiple_of(8) => shr::<BITS>(imm, v, u) | fill,
         0 if u[0] == 0 => 0,
         _ => 0xff,
     }
@@ -117,7 +117,7 @@ pub fn bfe(_: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
     match (len, pos) {
         (0, _) => 0,
         (_, pos) if pos >= 64 => 0,
-        (len, pos) if pos % 8 == 0 => {
+        (len, pos) if pos.is_multiple_of(8) => {
             let n = len.div_ceil(8).min(8);
             u[0] >> (pos / 8) & ((1u16 << n) - 1) as u8
         }
@@ -134,7 +134,7 @@ pub fn bfi(_: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
         return 0xff;
     }
     let (pos, len) = (v[2] & 0xff, v[3] & 0xff);
-    if pos % 8 != 0 {
+    if !pos.is_multiple_of(8) {
         return if len == 0 || u[0] | u[1] == 0 { u[1] } else { 0xff };
     }
     bytes(|i| {

@@ -69,6 +69,7 @@ impl Bench {
             'W' | 'w' => self.reg(Ty::B64),
             'u' => self.reg(Ty::B32),
             'h' => self.reg(Ty::B16),
+            'b' => self.reg(Ty::B8),
             'p' => self.reg(Ty::Pred),
             'i' => Operand::Int(0x1e),
             c => panic!("operand code {c}"),
@@ -128,6 +129,10 @@ fn unknown_forms_are_refused_by_name() {
         "cvt.rs.bf16x2.f32",
         "setp.lt.b32",
         "mov.b256",
+        "cvt.sat.u32.u16",
+        "cvt.rm.relu.bf16.f32",
+        "cvt.rna.relu.tf32.f32",
+        "sub.u16x2",
         "bfe.u16",
     ] {
         let op = opcode(text);
@@ -565,4 +570,15 @@ fn definedness() {
     assert_eq!(undefined("mul.rn.f32", Ty::F32, &[undef(r(1), 1), r(2)]), 0xf);
     assert_eq!(undefined("add.f16x2", Ty::B32, &[undef(r(1), 1), r(2)]), 0x3);
     assert_eq!(undefined("cvt.rn.satfinite.e4m3x2.f32", Ty::B16, &[undef(r(1), 1), r(2)]), 0x2);
+}
+
+/// Register-only opcodes met in kernels that other people's compilers made for sm_90a and sm_100a.
+const FIELD: &str = include_str!("field.txt");
+
+#[test]
+fn opcodes_of_the_field_are_in_the_table() {
+    let known: std::collections::HashSet<String> = table::ROWS.iter().flat_map(|r| r.opcodes()).collect();
+    let missing: Vec<&str> = FIELD.lines().filter(|o| !known.contains(*o)).collect();
+    assert!(missing.is_empty(), "not in the table: {missing:?}");
+    assert_eq!(FIELD.lines().count(), 204);
 }

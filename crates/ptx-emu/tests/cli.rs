@@ -1,0 +1,152 @@
+//! The command line: exit codes, outputs and what is printed.
+
+use ptx_emu::npy;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn data(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli").join(name).display().to_string()
+}
+
+/// A fresh folder for the files of one test.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn emu(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ptx-emu")).args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A launch of `scale` over `n` of 200 elements.
+fn launch(folder: &Path, n: u32, init: &str) -> String {
+    let path = folder.join("launch.toml");
+    let text = format!(
+        "ptx = '{}'\ngrid = [2]\nblock = [128]\n\
+         [[param]]\nkind = 'buffer'\nname = 'in'\ndtype = 'f32'\nshape = [200]\ninit = {init}\n\
+         [[param]]\nkind = 'buffer'\nname = 'out'\ndtype = 'f32'\nshape = [200]\noutput = 'out.npy'\n\
+         [[param]]\nkind = 'scalar'\ntype = 'u32'\nvalue = {n}\n",
+        data("scale.ptx")
+    );
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn clean_run_writes_outputs_reports_and_traces() {
+    let folder = folder("clean");
+    let launch = launch(&folder, 200, "'iota'");
+    let (json, trace) = (folder.join("report.json"), folder.join("trace.json"));
+    let output = emu(&[
+        "run",
+        &launch,
+        "--schedule",
+        "all",
+        "--seeds",
+        "1..3",
+        "--json",
+        json.to_str().unwrap(),
+        "--trace",
+        trace.to_str().unwrap(),
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let array = npy::read(&std::fs::read(folder.join("out.npy")).unwrap()).unwrap();
+    let expected: Vec<u8> = (0..200).flat_map(|i| (2.0 * i as f32).to_le_bytes()).collect();
+    assert_eq!((array.shape, array.data), (vec![200], expected));
+    let reports: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    // eager, late-lifo and late-tma once each; random for each of three seeds.
+    assert_eq!(reports.as_array().unwrap().len(), 6);
+    assert_eq!(reports[0]["verdict"], "clean");
+    assert_eq!(reports[5]["seed"], 3);
+    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
+    assert!(trace["traceEvents"].is_array());
+}
+
+#[test]
+fn output_left_undefined_is_a_fault() {
+    let folder = folder("undefined");
+    let output = emu(&["run", &launch(&folder, 199, "'iota'")]);
+    assert_eq!(output.status.code(), Some(10), "{}", text(&output));
+    assert!(text(&output).contains("fault[uninit.output]"), "{}", text(&output));
+    assert!(text(&output).contains("replay: ptx-emu run"), "{}", text(&output));
+    assert!(!folder.join("out.npy").exists());
+}
+
+#[test]
+fn out_of_bounds_names_the_ptx_line() {
+    let folder = folder("bounds");
+    let output = emu(&["run", &launch(&folder, 201, "'zeros'")]);
+    assert_eq!(output.status.code(), Some(10), "{}", text(&output));
+    let text = text(&output);
+    assert!(text.contains("fault[bounds.global]"), "{text}");
+    assert!(text.contains("scale.ptx:24") && text.contains("| ld.global.f32 x, [a];"), "{text}");
+}
+
+#[test]
+fn step_limit() {
+    let folder = folder("steps");
+    let output = emu(&["run", &launch(&folder, 200, "'zeros'"), "--step-limit", "20"]);
+    assert_eq!(output.status.code(), Some(12), "{}", text(&output));
+}
+
+#[test]
+fn unsupported_opcode_is_named_and_not_blamed_on_the_kernel() {
+    let folder = folder("unsupported");
+    let launch = launch(&folder, 200, "'zeros'");
+    let ptx =
+        std::fs::read_to_string(data("scale.ptx")).unwrap().replace("add.rn.f32 x, x, x", "frob.f32 x, x");
+    let path = folder.join("frob.ptx");
+    std::fs::write(&path, ptx).unwrap();
+    let changed = std::fs::read_to_string(&launch).unwrap().replace(&data("scale.ptx"), "frob.ptx");
+    std::fs::write(&launch, changed).unwrap();
+    let output = emu(&["run", &launch]);
+    assert_eq!(output.status.code(), Some(11), "{}", text(&output));
+    assert!(text(&output).contains("frob.f32"), "{}", text(&output));
+    assert!(text(&output).contains("says nothing about the kernel"), "{}", text(&output));
+    let output = emu(&["coverage", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(11), "{}", text(&output));
+    assert!(text(&output).contains("1 of them unsupported"), "{}", text(&output));
+}
+
+#[test]
+fn bad_input() {
+    let folder = folder("bad");
+    let launch = launch(&folder, 200, "'zeros'");
+    for arguments in [
+        &["run"][..],
+        &["run", "no such file"],
+        &["run", &launch, "--schedule", "lazy"],
+        &["run", &launch, "--seeds", "5..1"],
+        &["run", &launch, "--check", "everything"],
+        &["parse", &launch],
+        &["explain", "lease.nothing"],
+    ] {
+        let output = emu(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));
+    }
+}
+
+#[test]
+fn every_code_is_explained() {
+    let list = text(&emu(&["explain"]));
+    for line in list.lines() {
+        let code = line.split_whitespace().next().unwrap();
+        let output = emu(&["explain", code]);
+        assert_eq!(output.status.code(), Some(0), "{code}");
+        assert!(text(&output).len() > code.len() + 20, "{code}");
+    }
+}
+
+#[test]
+fn printed_normal_form_parses() {
+    let output = emu(&["parse", "--print", &data("scale.ptx")]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output).contains("// cover: in-range"));
+    assert!(ptx_emu::syntax::parse("printed", &text(&output)).is_ok());
+}
