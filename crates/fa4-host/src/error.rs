@@ -76,7 +76,71 @@ pub enum DeviceError {
     /// The step or time limit was reached.
     #[error("gave up: {0}")]
     Timeout(String),
+    /// There is no GPU to use: no driver, one that is too old, or no device.
+    #[error("no GPU: {0}")]
+    NoDevice(String),
+    /// Nothing was compiled for this GPU.
+    #[error("{device} runs {allowed}; the kernel was compiled for {given}")]
+    Architecture {
+        /// The GPU and its compute capability.
+        device: String,
+        /// Architectures that the kernel was compiled for.
+        given: String,
+        /// The architecture that the GPU runs.
+        allowed: String,
+    },
+    /// The GPU's memory does not suffice.
+    #[error("{name}: {bytes} bytes do not fit into the GPU's memory, {free} bytes are free ({driver})")]
+    OutOfMemory {
+        /// The allocation.
+        name: String,
+        /// Its size.
+        bytes: u64,
+        /// What was free when it failed.
+        free: u64,
+        /// The driver's own name of the failure.
+        driver: String,
+    },
+    /// A launch that the GPU cannot start, found before the driver was asked.
+    #[error("{kernel}: {what} is {given}; allowed: {allowed}")]
+    Launch {
+        /// Entry function.
+        kernel: String,
+        /// The property.
+        what: &'static str,
+        /// Its value.
+        given: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// The driver's own words for a failure.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// An earlier kernel broke the GPU's context; nothing runs in it any more.
+    #[error("not run: an earlier kernel broke the GPU's context ({0}); start a new process")]
+    Lost(String),
     /// Memory was read that nobody wrote.
     #[error("undefined: {0}")]
     Undefined(String),
+}
+
+impl DeviceError {
+    /// Whether the machine lacks what was asked for (exit code 3), and no kernel is at fault.
+    pub fn is_environment(&self) -> bool {
+        matches!(self, DeviceError::NoDevice(_) | DeviceError::Architecture { .. })
+    }
+}
+
+/// A failed call into the CUDA driver.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{call}: {name} ({text})")]
+pub struct DriverError {
+    /// The driver's function.
+    pub call: &'static str,
+    /// The status as a number.
+    pub code: i32,
+    /// The driver's name of the status, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
+    pub name: String,
+    /// The driver's explanation.
+    pub text: String,
 }

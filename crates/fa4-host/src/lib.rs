@@ -4,12 +4,14 @@
 //! - [`plan`]: problem and tensors to grid, block, shared memory, tensor maps and parameters. Pure.
 //! - [`params`]: the parameter struct's bytes, by the offsets that the kernel itself exports.
 //! - [`tensor_map`]: tensor maps as plain data.
-//! - [`device`]: what a machine must offer; [`emu`]: the emulator as one.
+//! - [`device`]: what a machine must offer; [`cuda`]: a GPU as one; [`emu`]: the emulator as one.
 //! - [`attention`]: the forward pass on a device.
 //!
 //! Pointers and strides that reach a kernel are the caller's: nothing here copies, pads or zeroes a tensor.
 
 pub mod attention;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod device;
 #[cfg(feature = "emu")]
 pub mod emu;

@@ -77,8 +77,12 @@ impl AttnParams {
 /// Alignment of the parameter struct: a tensor map's.
 const ALIGN: usize = 128;
 
-/// Places each field where the kernel expects it; the size is rounded up as the compiler does.
-fn pack(entry: &str, fields: &[Param], values: &[(&str, Vec<u8>)]) -> Result<Vec<u8>, HostError> {
+/// Places each field where the kernel expects it; the size is rounded up as the compiler does for a struct that holds a
+/// tensor map.
+///
+/// # Errors
+/// [`HostError::Abi`]: a field is unknown here or there, or has another size.
+pub fn pack(entry: &str, fields: &[Param], values: &[(&str, Vec<u8>)]) -> Result<Vec<u8>, HostError> {
     let abi = |what: String| HostError::Abi { kernel: entry.to_string(), what };
     if let Some(field) = fields.iter().find(|f| values.iter().all(|(name, _)| *name != f.name)) {
         return Err(abi(format!("its parameter `{}` is unknown here", field.name)));

@@ -203,7 +203,22 @@ impl fmt::Display for Header {
 /// # Errors
 /// [`KernelInfoError`]: a table is missing, malformed, or of another version.
 pub fn parse(ptx: &str) -> Result<KernelInfo, KernelInfoError> {
-    let header = initialiser(ptx, "kinfo_header")?;
+    read(|table| initialiser(ptx, table))
+}
+
+/// Reads the tables from wherever `bytes` finds them by symbol, for example in loaded code.
+///
+/// # Errors
+/// [`KernelInfoError`], that of `bytes` among them.
+pub fn read(
+    mut bytes: impl FnMut(&'static str) -> Result<Vec<u8>, KernelInfoError>,
+) -> Result<KernelInfo, KernelInfoError> {
+    // A kernel without tensor memory has no such table.
+    let mut bytes = |table| match bytes(table) {
+        Err(KernelInfoError::Missing { table: "kinfo_tmem" }) => Ok(Vec::new()),
+        result => result,
+    };
+    let header = bytes("kinfo_header")?;
     let words: Vec<u32> = header.get(4..).unwrap_or(&[]).chunks_exact(4).map(word).collect();
     let found =
         <[u32; 6]>::try_from(words.as_slice()).ok().map(Header).filter(|_| header.starts_with(b"FA4K"));
@@ -217,10 +232,10 @@ pub fn parse(ptx: &str) -> Result<KernelInfo, KernelInfoError> {
     let [_, role_bytes, smem_bytes, tmem_bytes, barrier_bytes, param_bytes] =
         HEADER.0.map(|size| size as usize);
     Ok(KernelInfo {
-        roles: rows(ptx, "kinfo_roles", role_bytes, |row| {
+        roles: rows(&mut bytes, "kinfo_roles", role_bytes, |row| {
             Ok(Role { name: row.text(24)?, first_warp: row.word(), warps: row.word(), regs: row.word() })
         })?,
-        smem: rows(ptx, "kinfo_smem", smem_bytes, |row| {
+        smem: rows(&mut bytes, "kinfo_smem", smem_bytes, |row| {
             Ok(SmemRegion {
                 name: row.text(24)?,
                 bytes: row.word(),
@@ -229,7 +244,7 @@ pub fn parse(ptx: &str) -> Result<KernelInfo, KernelInfoError> {
                 offset: row.word(),
             })
         })?,
-        tmem: rows(ptx, "kinfo_tmem", tmem_bytes, |row| {
+        tmem: rows(&mut bytes, "kinfo_tmem", tmem_bytes, |row| {
             Ok(TmemRegion {
                 name: row.text(24)?,
                 dtype: row.text(8)?,
@@ -240,7 +255,7 @@ pub fn parse(ptx: &str) -> Result<KernelInfo, KernelInfoError> {
                 cols: row.word(),
             })
         })?,
-        barriers: rows(ptx, "kinfo_barriers", barrier_bytes, |row| {
+        barriers: rows(&mut bytes, "kinfo_barriers", barrier_bytes, |row| {
             Ok(Barrier {
                 name: row.text(24)?,
                 arriver: row.list(24)?,
@@ -252,7 +267,7 @@ pub fn parse(ptx: &str) -> Result<KernelInfo, KernelInfoError> {
                 offset: row.word(),
             })
         })?,
-        params: rows(ptx, "kinfo_params", param_bytes, |row| {
+        params: rows(&mut bytes, "kinfo_params", param_bytes, |row| {
             Ok(Param { name: row.text(24)?, offset: row.word(), bytes: row.word() })
         })?,
     })
@@ -283,12 +298,12 @@ fn initialiser(ptx: &str, table: &'static str) -> Result<Vec<u8>, KernelInfoErro
 }
 
 fn rows<T>(
-    ptx: &str,
+    bytes: &mut impl FnMut(&'static str) -> Result<Vec<u8>, KernelInfoError>,
     table: &'static str,
     row_bytes: usize,
     mut read: impl FnMut(&mut Reader<'_>) -> Result<T, KernelInfoError>,
 ) -> Result<Vec<T>, KernelInfoError> {
-    let bytes = initialiser(ptx, table)?;
+    let bytes = bytes(table)?;
     if bytes.len() % row_bytes != 0 {
         return Err(KernelInfoError::Size { table, bytes: bytes.len(), row_bytes });
     }
