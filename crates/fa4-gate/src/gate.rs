@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fa4_host::emu::{EmuDevice, EmuModule};
-use fa4_kernels::compile::Builder;
+use fa4_kernels::compile::{Builder, CUDA_FOLDER};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ptx_emu::launch::Options;
 
@@ -18,7 +18,7 @@ use crate::kernels::{Candidate, Kernel, compile, ring_depth, workspace};
 use crate::rows::{Row, write_json};
 use crate::select::{Source, select};
 use crate::session::{Session, Setup, judge_all};
-use crate::{evidence, pool, table};
+use crate::{evidence, pipelining, pool, table};
 
 /// Cost of a foreign case in the unit of [`fa4_spec::Case::cost`], roughly.
 const FOREIGN_COST: u64 = 10;
@@ -67,12 +67,9 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         progress: &progress,
     };
     let mut session = judge_all(&judged, &selection.routed, &setup, |run: Run| {
-        EmuDevice::new(Options {
-            schedule: run.schedule,
-            seed: run.seed,
-            strict: args.strict,
-            ..Options::default()
-        })
+        let options =
+            Options { schedule: run.schedule, seed: run.seed, strict: args.strict, ..Options::default() };
+        EmuDevice::new(options).with_sources(root.join(CUDA_FOLDER))
     });
     if with_foreign {
         let (rows, interrupted) = foreign.judge(&runs, args.strict, stop, &progress, FOREIGN_COST);
@@ -84,9 +81,15 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     if let Some(path) = &args.json {
         write_json(path, &session.rows)?;
     }
+    let pipelines =
+        if args.smoke || session.interrupted { Vec::new() } else { pipelining::predict(&kernels) };
     let complete = args.filter.is_none() && args.configs.is_none() && !args.smoke && !session.interrupted;
-    let code = verdict(&session, complete);
+    let serial = complete && pipelines.iter().any(|p| !p.is_pipelined());
+    let code = if serial { exit::WRONG } else { verdict(&session, complete) };
     print(args, &session, complete, (compiled, start.elapsed()));
+    for pipeline in pipelines.iter().filter(|p| !args.quiet || !p.is_pipelined()) {
+        println!("{pipeline}");
+    }
     if !args.quiet {
         for kernel in &kernels {
             let (level, opcodes) = evidence::of(&kernel.ptx, &proven);
@@ -124,7 +127,7 @@ fn print(args: &GateArgs, session: &Session, complete: bool, (compiled, total): 
             println!("strict ({runs} runs): {finding}");
         }
     }
-    print!("{}", table::failures(rows));
+    print!("{}", table::failures(rows, &args.replay_flags()));
     for (kernel, coverage) in &session.coverage {
         for gap in coverage.gaps() {
             match complete {
