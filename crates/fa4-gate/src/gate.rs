@@ -110,7 +110,11 @@ fn verdict(session: &Session, complete: bool) -> u8 {
 fn print(args: &GateArgs, session: &Session, complete: bool, (compiled, total): (Duration, Duration)) {
     let rows: &[Row] = &session.rows;
     if !args.quiet {
-        println!("{}", table::verdicts(rows));
+        println!("{}", table::verdicts(rows.iter().filter(|row| !table::is_foreign(row))));
+        if rows.iter().any(table::is_foreign) {
+            println!("Foreign kernels, the evidence for the emulator:");
+            println!("{}", table::verdicts(rows.iter().filter(|row| table::is_foreign(row))));
+        }
         println!("O and LSE: worst error over its bound; at most 1 passes.\n");
         if rows.iter().any(|row| row.kernel == "none") {
             println!("Not served:\n{}", table::unsupported(rows));

@@ -14,6 +14,7 @@ mod memory;
 use case::{Revision, revisions};
 use libtest_mimic::{Arguments, Failed, Trial};
 use memory::Memory;
+use ptx_emu::render::{self, Context};
 use ptx_emu::syntax::ast::{Function, Module};
 use ptx_emu::{Annotations, BarrierName, Checks, Code, Launch, Options, RegionName, Report, RoleName};
 use ptx_emu::{Schedule, Verdict};
@@ -67,7 +68,8 @@ fn belongs(path: &Path) -> bool {
 
 fn judge(kind: &str, path: &Path) -> Res<()> {
     let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
-    let revs = revisions(&text)?;
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let revs = revisions(&file, &text)?;
     match (kind, revs.as_slice()) {
         ("exec", [one]) if one.fault.is_none() => clean(one, Checks::ALL),
         ("exec", _) => Err("an exec file has one revision and no FAULT".into()),
@@ -97,7 +99,7 @@ struct Parsed<'a> {
 
 impl<'a> Parsed<'a> {
     fn new(rev: &'a Revision) -> Res<Parsed<'a>> {
-        let module = ptx_emu::syntax::parse("test.ptx", &rev.ptx).map_err(|e| e.to_string())?;
+        let module = ptx_emu::syntax::parse(&rev.file, &rev.ptx).map_err(|e| e.to_string())?;
         Ok(Parsed { rev, module })
     }
 
@@ -144,14 +146,11 @@ impl<'a> Parsed<'a> {
             Options { schedule, seed, checks, strict: h.strict, step_limit: STEP_LIMIT, ..Options::default() };
         Ok((ptx_emu::run(&launch, &mut memory.gmem, &opts), memory))
     }
-}
 
-fn verdict(v: &Verdict) -> String {
-    match v {
-        Verdict::Clean => "clean".into(),
-        Verdict::Fault(f) => f.to_string(),
-        Verdict::Unsupported { what, opcode, line } => format!("unsupported: {what} (`{opcode}`, line {line})"),
-        Verdict::StepLimit => "step limit".into(),
+    /// A verdict as `ptx-emu run` prints it.
+    fn render(&self, verdict: &Verdict) -> String {
+        let context = Context { ptx: Some(&self.rev.ptx), ..Context::of(&self.module, "") };
+        render::verdict(verdict, &context)
     }
 }
 
@@ -162,7 +161,7 @@ fn clean(rev: &Revision, checks: Checks) -> Res<()> {
         let at = format!("{} seed {seed}", schedule.as_str());
         let (report, memory) = parsed.run(schedule, seed, checks)?;
         if !report.is_clean() {
-            return Err(format!("{at}: expected clean, got {}", verdict(&report.verdict)));
+            return Err(format!("{at}: expected clean, got {}", parsed.render(&report.verdict)));
         }
         if let Some(d) = memory.difference() {
             return Err(format!("{at}: {d}"));
@@ -184,16 +183,15 @@ fn faults(rev: &Revision) -> Res<()> {
                 missed += 1;
                 continue;
             }
-            v => return Err(format!("{at}: expected {}, got {}", want.code.as_str(), verdict(v))),
+            v => return Err(format!("{at}: expected {}, got {}", want.code.as_str(), parsed.render(v))),
         };
         seen += 1;
-        let body = &parsed.kernel()?.body;
+        let (body, text) = (&parsed.kernel()?.body, parsed.render(&report.verdict));
         let line = f.site.as_ref().and_then(|s| body.get(s.pc as usize)).map(|i| i.span.line);
         if f.code != want.code || line != want.line {
             let (code, want_line) = (want.code.as_str(), want.line);
-            return Err(format!("{at}: expected {code} at line {want_line:?}, got line {line:?}: {f}"));
+            return Err(format!("{at}: expected {code} at line {want_line:?}, got line {line:?}: {text}"));
         }
-        let text = f.to_string();
         if let Some(n) = rev.notes.iter().find(|n| !text.contains(n.as_str())) {
             return Err(format!("{at}: `{n}` is missing in: {text}"));
         }
@@ -218,7 +216,7 @@ fn litmus(rev: &Revision) -> Res<()> {
             (Verdict::Clean, None) => "right".to_string(),
             (Verdict::Clean, Some(_)) => "wrong".to_string(),
             (Verdict::Fault(f), _) => format!("fault {}", f.code.as_str()),
-            (v, _) => verdict(v),
+            (v, _) => parsed.render(v),
         };
         if got != *want {
             return Err(format!("without checks under {name}: expected {want}, got {got}"));
@@ -235,8 +233,8 @@ fn pin(rev: &Revision, path: &Path) -> Res<()> {
     let parsed = Parsed::new(rev)?;
     for (schedule, seed) in rev.header.runs()? {
         let (report, _) = parsed.run(schedule, seed, Checks::ALL)?;
-        if let Verdict::Fault(f) = &report.verdict {
-            return compare(path, &format!("{f}\n"));
+        if let Verdict::Fault(_) = &report.verdict {
+            return compare(path, &parsed.render(&report.verdict));
         }
     }
     Err("no fault to pin".into())
@@ -246,11 +244,11 @@ fn unsupported(rev: &Revision, path: &Path) -> Res<()> {
     let parsed = Parsed::new(rev)?;
     for (schedule, seed) in rev.header.runs()? {
         let (report, _) = parsed.run(schedule, seed, Checks::ALL)?;
-        let Verdict::Unsupported { what, opcode, line } = &report.verdict else {
-            return Err(format!("expected unsupported, got {}", verdict(&report.verdict)));
-        };
-        let code = report.exit_code();
-        compare(path, &format!("unsupported: {what}\nopcode: {opcode}\nline: {line}\nexit code: {code}\n"))?;
+        let text = parsed.render(&report.verdict);
+        if !matches!(report.verdict, Verdict::Unsupported { .. }) {
+            return Err(format!("expected unsupported, got {text}"));
+        }
+        compare(path, &format!("{text}exit code: {}\n", report.exit_code()))?;
     }
     Ok(())
 }
@@ -272,7 +270,7 @@ fn coverage() -> Res<()> {
     let mut have = BTreeSet::new();
     for path in files(&root().join("fault")).iter().filter(|p| p.extension().is_some_and(|e| e == "ptx")) {
         let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
-        let revs = revisions(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        let revs = revisions("", &text).map_err(|e| format!("{}: {e}", path.display()))?;
         have.extend(revs.iter().filter_map(|r| r.fault.as_ref()).map(|f| f.code));
     }
     let excused = |c: Code| WITHOUT_PAIR.iter().any(|(code, _)| Code::parse(code) == Some(c));

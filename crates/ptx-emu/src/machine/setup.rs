@@ -183,6 +183,7 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
         mma_open: vec![],
         dynamic_base: WINDOW_BASE + prog.layout.static_smem,
         next_warp: 0,
+        clocks: None,
     }
 }
 

@@ -119,6 +119,8 @@ pub struct Fault {
 
 /// One revision of a file.
 pub struct Revision {
+    /// File name.
+    pub file: String,
     pub name: String,
     /// The text, lines of other revisions blanked.
     pub ptx: String,
@@ -150,12 +152,12 @@ fn mark(line: &str) -> Option<&str> {
 }
 
 /// Splits a file into its revisions (one, unnamed, when the header declares none).
-pub fn revisions(text: &str) -> Res<Vec<Revision>> {
+pub fn revisions(file: &str, text: &str) -> Res<Vec<Revision>> {
     let marks: Vec<&str> = text.lines().filter_map(mark).collect();
     let mut names: Vec<&str> = marks.clone();
     names.sort_unstable();
     names.dedup();
-    let plain = one_revision(text, "")?;
+    let plain = one_revision(file, text, "")?;
     let declared = &plain.header.revisions;
     if let Some(n) = names.iter().find(|n| !declared.iter().any(|d| d == *n)) {
         return Err(format!("a line is marked `//[{n}]`, which `revisions` does not declare"));
@@ -178,10 +180,10 @@ pub fn revisions(text: &str) -> Res<Vec<Revision>> {
         }
         _ => {}
     }
-    declared.iter().map(|n| one_revision(text, n)).collect()
+    declared.iter().map(|n| one_revision(file, text, n)).collect()
 }
 
-fn one_revision(text: &str, name: &str) -> Res<Revision> {
+fn one_revision(file: &str, text: &str, name: &str) -> Res<Revision> {
     let (mut ptx, mut toml) = (String::new(), String::new());
     let (mut fault, mut notes) = (None, Vec::new());
     for (i, line) in text.lines().enumerate() {
@@ -231,5 +233,5 @@ fn one_revision(text: &str, name: &str) -> Res<Revision> {
         "some" if header.detect_reason.is_some() => {}
         _ => return Err("detect is \"all\", or \"some\" with a detect_reason".into()),
     }
-    Ok(Revision { name: name.into(), ptx, header, fault, notes })
+    Ok(Revision { file: file.into(), name: name.into(), ptx, header, fault, notes })
 }
