@@ -13,7 +13,7 @@ mod memory;
 
 use case::{Revision, revisions};
 use libtest_mimic::{Arguments, Failed, Trial};
-use memory::Memory;
+use memory::{Images, Memory};
 use ptx_emu::render::{self, Context};
 use ptx_emu::syntax::ast::{Function, Module};
 use ptx_emu::{Annotations, BarrierName, Checks, Code, Launch, Options, RegionName, Report, RoleName};
@@ -95,12 +95,13 @@ fn judge(kind: &str, path: &Path) -> Res<()> {
 struct Parsed<'a> {
     rev: &'a Revision,
     module: Module,
+    images: Images,
 }
 
 impl<'a> Parsed<'a> {
     fn new(rev: &'a Revision) -> Res<Parsed<'a>> {
         let module = ptx_emu::syntax::parse(&rev.file, &rev.ptx).map_err(|e| e.to_string())?;
-        Ok(Parsed { rev, module })
+        Ok(Parsed { rev, module, images: Images::new(&rev.header)? })
     }
 
     fn kernel(&self) -> Res<&Function> {
@@ -109,7 +110,7 @@ impl<'a> Parsed<'a> {
 
     fn run(&self, schedule: Schedule, seed: u64, checks: Checks) -> Res<(Report, Memory)> {
         let h = &self.rev.header;
-        let mut memory = Memory::new(h, self.kernel()?)?;
+        let mut memory = Memory::new(h, &self.images, self.kernel()?)?;
         let region = |(name, r): (&String, &[u32; 2])| RegionName { name: name.clone(), start: r[0], len: r[1] };
         let annotations = Annotations {
             roles: h

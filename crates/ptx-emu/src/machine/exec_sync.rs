@@ -395,11 +395,13 @@ impl Machine<'_> {
         b.arrived += 32;
         b.stamp = b.stamp.max(now);
         self.progress += 1;
-        let full = b.arrived == want || op == BarOp::Sync && count.is_none() && everybody_here(c, id);
+        let arrived = b.arrived;
         // The groups of this warp: all but the first are folded in by their own waiting state.
         for &g in &groups {
             c.warps[w].splits[g].state = State::Bar(id);
         }
+        // Without a count, warps that exited earlier are not waited for.
+        let full = arrived == want || op == BarOp::Sync && count.is_none() && everybody_here(c, id);
         if full {
             self.complete_named(c, id);
             if op == BarOp::Arrive {

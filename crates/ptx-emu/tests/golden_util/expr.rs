@@ -4,23 +4,23 @@
 //! negative; `sum(k, 16, …)` adds the term for k = 0..15; `c ? a : b`; comparisons give 0 or 1. The point of
 //! formulas is that a matrix product can be stated in the header, independently of the emulator.
 
-use std::collections::HashMap;
-
 type Res<T> = Result<T, String>;
 
 enum Node {
     Int(i64),
-    Name(String),
+    /// A slot of the environment.
+    Name(usize),
     Bin(&'static str, Box<Node>, Box<Node>),
     Neg(Box<Node>),
     If(Box<Node>, Box<Node>, Box<Node>),
-    Sum(String, Box<Node>, Box<Node>),
+    Sum(usize, Box<Node>, Box<Node>),
 }
 
 /// A parsed formula.
 pub struct Formula {
-    lets: Vec<(String, Node)>,
+    lets: Vec<(usize, Node)>,
     value: Node,
+    slots: usize,
 }
 
 /// Operators from the loosest to the tightest level.
@@ -30,12 +30,15 @@ const LEVELS: [&[&str]; 7] =
 struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// Names in scope, innermost last, with their slots.
+    scope: Vec<(String, usize)>,
+    slots: usize,
 }
 
 impl Formula {
     /// Parses a formula.
     pub fn parse(text: &str) -> Res<Formula> {
-        let mut p = Parser { text, at: 0 };
+        let mut p = Parser { text, at: 0, scope: vec![("i".into(), 0)], slots: 1 };
         let mut lets = Vec::new();
         loop {
             let start = p.at;
@@ -43,7 +46,8 @@ impl Formula {
                 && p.take("=")
                 && !p.rest().starts_with('=')
             {
-                lets.push((name, p.ternary()?));
+                let node = p.ternary()?;
+                lets.push((p.bind(name), node));
                 if !p.take(",") {
                     return Err(p.error("`,` after a binding"));
                 }
@@ -54,18 +58,18 @@ impl Formula {
             if !p.rest().is_empty() {
                 return Err(p.error("the end"));
             }
-            return Ok(Formula { lets, value });
+            return Ok(Formula { lets, value, slots: p.slots });
         }
     }
 
     /// Its value for element `i`.
     pub fn at(&self, i: i64) -> Res<i64> {
-        let mut names = HashMap::from([("i".to_string(), i)]);
-        for (name, node) in &self.lets {
-            let v = eval(node, &mut names)?;
-            names.insert(name.clone(), v);
+        let mut env = vec![0; self.slots];
+        env[0] = i;
+        for (slot, node) in &self.lets {
+            env[*slot] = eval(node, &mut env)?;
         }
-        eval(&self.value, &mut names)
+        eval(&self.value, &mut env)
     }
 }
 
@@ -79,6 +83,12 @@ impl Parser<'_> {
         let hit = self.rest().starts_with(s);
         self.at += if hit { s.len() } else { 0 };
         hit
+    }
+
+    fn bind(&mut self, name: String) -> usize {
+        self.scope.push((name, self.slots));
+        self.slots += 1;
+        self.slots - 1
     }
 
     fn error(&mut self, wanted: &str) -> String {
@@ -126,7 +136,10 @@ impl Parser<'_> {
         }
         if let Some(name) = self.name() {
             if name != "sum" {
-                return Ok(Node::Name(name));
+                let known = self.scope.iter().rev().find(|(n, _)| *n == name);
+                return known
+                    .map(|(_, slot)| Node::Name(*slot))
+                    .ok_or_else(|| format!("formula `{}`: unknown name `{name}`", self.text));
             }
             let parts = (self.take("("), self.name(), self.take(","));
             let (true, Some(var), true) = parts else { return Err(self.error("`sum(name, count, term)`")) };
@@ -134,9 +147,11 @@ impl Parser<'_> {
             if !self.take(",") {
                 return Err(self.error("`,`"));
             }
+            let slot = self.bind(var);
             let term = self.ternary()?;
+            self.scope.pop();
             return if self.take(")") {
-                Ok(Node::Sum(var, Box::new(count), Box::new(term)))
+                Ok(Node::Sum(slot, Box::new(count), Box::new(term)))
             } else {
                 Err(self.error("`)`"))
             };
@@ -153,33 +168,28 @@ impl Parser<'_> {
     }
 }
 
-fn eval(node: &Node, names: &mut HashMap<String, i64>) -> Res<i64> {
+fn eval(node: &Node, env: &mut [i64]) -> Res<i64> {
     Ok(match node {
         Node::Int(v) => *v,
-        Node::Name(n) => *names.get(n).ok_or_else(|| format!("unknown name `{n}` in a formula"))?,
-        Node::Neg(e) => -eval(e, names)?,
+        Node::Name(slot) => env[*slot],
+        Node::Neg(e) => -eval(e, env)?,
         Node::If(c, a, b) => {
-            if eval(c, names)? != 0 {
-                eval(a, names)?
+            if eval(c, env)? != 0 {
+                eval(a, env)?
             } else {
-                eval(b, names)?
+                eval(b, env)?
             }
         }
-        Node::Sum(var, count, term) => {
-            let (count, outer) = (eval(count, names)?, names.get(var).copied());
-            let mut total = 0;
+        Node::Sum(slot, count, term) => {
+            let (count, mut total) = (eval(count, env)?, 0);
             for v in 0..count {
-                names.insert(var.clone(), v);
-                total += eval(term, names)?;
+                env[*slot] = v;
+                total += eval(term, env)?;
             }
-            match outer {
-                Some(v) => names.insert(var.clone(), v),
-                None => names.remove(var),
-            };
             total
         }
         Node::Bin(op, a, b) => {
-            let (a, b) = (eval(a, names)?, eval(b, names)?);
+            let (a, b) = (eval(a, env)?, eval(b, env)?);
             match *op {
                 "+" => a + b,
                 "-" => a - b,

@@ -20,6 +20,16 @@ pub struct Buffer {
     expect: Option<Vec<u8>>,
 }
 
+/// Initial and expected bytes of every buffer, computed once for all runs of a revision.
+pub struct Images(BTreeMap<String, Image>);
+
+struct Image {
+    ty: DType,
+    len: usize,
+    init: Option<Vec<u8>>,
+    expect: Option<Vec<u8>>,
+}
+
 /// What a launch needs besides the module.
 pub struct Memory {
     pub gmem: GlobalMemory,
@@ -99,24 +109,40 @@ fn tensor_map(p: &Param, of: &Buffer) -> Res<[u8; 128]> {
     encode(&a).map_err(|e| e.to_string())
 }
 
-impl Memory {
-    /// Allocates what the header declares and lays out the parameters of `f`.
-    pub fn new(h: &Header, f: &Function) -> Res<Memory> {
-        let mut m = Memory { gmem: GlobalMemory::new(), params: vec![], buffers: vec![] };
-        let both: BTreeMap<&String, &Param> = h.param.iter().chain(&h.buffer).collect();
-        for (name, p) in both.iter().filter(|(_, p)| p.ptr.is_some()) {
-            let (ty, n) = shape(p.ptr.as_deref().unwrap_or_default())?;
+impl Images {
+    /// Evaluates the formulas of a header.
+    pub fn new(h: &Header) -> Res<Images> {
+        let mut images = BTreeMap::new();
+        for (name, p) in h.param.iter().chain(&h.buffer) {
+            let Some(text) = &p.ptr else { continue };
+            let (ty, len) = shape(text)?;
             if p.init.is_none() && p.expect.is_none() {
                 return Err(format!("buffer `{name}` has neither init nor expect"));
             }
-            let addr = m.gmem.alloc(name, n as u64 * ty.bytes(), 256);
-            if let Some(v) = p.init.as_ref().filter(|v| v.as_str() != Some("undefined")) {
-                let data = bytes(ty, n, v).map_err(|e| format!("init of `{name}`: {e}"))?;
-                m.gmem.write(addr, &data).map_err(|e| e.to_string())?;
+            let eval = |what: &str, v: &Option<toml::Value>| {
+                let image = v.as_ref().map(|v| bytes(ty, len, v)).transpose();
+                image.map_err(|e| format!("{what} of `{name}`: {e}"))
+            };
+            let image = Image { ty, len, init: eval("init", &p.init)?, expect: eval("expect", &p.expect)? };
+            if images.insert(name.clone(), image).is_some() {
+                return Err(format!("two buffers `{name}`"));
             }
-            let expect = p.expect.as_ref().map(|v| bytes(ty, n, v)).transpose();
-            let expect = expect.map_err(|e| format!("expect of `{name}`: {e}"))?;
-            m.buffers.push(Buffer { name: name.to_string(), ty, addr, expect });
+        }
+        Ok(Images(images))
+    }
+}
+
+impl Memory {
+    /// Allocates what the header declares and lays out the parameters of `f`.
+    pub fn new(h: &Header, images: &Images, f: &Function) -> Res<Memory> {
+        let mut m = Memory { gmem: GlobalMemory::new(), params: vec![], buffers: vec![] };
+        for (name, image) in &images.0 {
+            let addr = m.gmem.alloc(name, image.len as u64 * image.ty.bytes(), 256);
+            if let Some(data) = &image.init {
+                m.gmem.write(addr, data).map_err(|e| e.to_string())?;
+            }
+            let expect = image.expect.clone();
+            m.buffers.push(Buffer { name: name.clone(), ty: image.ty, addr, expect });
         }
         for (name, _) in h.param.iter().filter(|(n, _)| !f.params.iter().any(|p| p.name == **n)) {
             return Err(format!("the kernel has no parameter `{name}`"));
