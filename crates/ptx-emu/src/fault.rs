@@ -82,7 +82,7 @@ codes! {
     MbarrierReused "mbarrier.reused" Fault
         "Ordinary data was written over a live mbarrier. Use mbarrier.inval first."
     MbarrierLapped "mbarrier.lapped" Fault
-        "A wait lags two or more phases behind its barrier, so the phase parity aliases: the wait blocks for, or takes, the wrong phase."
+        "A wait has a token that is two or more phases old. Only the parity is compared, so the wait blocks for, or takes, another phase. (Waits by parity do not say which phase they mean: where one was overtaken, the deadlock report remarks on it.)"
     MbarrierRole "mbarrier.role" Fault
         "A warp whose role is not declared for this barrier arrived or waited on it."
     BarrierNamed "barrier.named" Fault

@@ -209,6 +209,10 @@ pub struct MbarSlot {
     pub done_at: u64,
     /// Last arrival: (warp, program counter, step).
     pub last_arrival: Option<(u32, u32, u64)>,
+    /// Phase in which a (warp, lane) last arrived and kept the token.
+    pub tokens: HashMap<(u32, u32), u64>,
+    /// Per warp: highest phase count that a successful wait of it has seen.
+    pub seen: BTreeMap<u32, u64>,
 }
 
 /// A named barrier.
@@ -218,6 +222,8 @@ pub struct NamedBar {
     pub count: u32,
     /// Threads that arrived.
     pub arrived: u32,
+    /// Used without a count: the whole CTA, exited warps left out.
+    pub whole: bool,
     /// Latest arrival (timed schedule).
     pub stamp: u64,
 }
@@ -294,10 +300,11 @@ impl Cta {
         self.warps.iter().all(|w| w.live == 0)
     }
 
-    /// Releases what completed phases of a barrier cover.
-    pub fn observe(&mut self, addr: u32) {
+    /// Releases what completed phases of a barrier cover; a wait of `warp` has seen them.
+    pub fn observe(&mut self, addr: u32, warp: u32) {
         let Some(m) = self.mbars.get_mut(&addr) else { return };
         let now = m.bar.phase();
+        m.seen.insert(warp, now);
         m.observed = m.observed.max(now);
         let (released, mma) = (&mut self.released, &mut self.mma_released);
         m.attached.retain(|&(phase, r)| {

@@ -37,8 +37,8 @@ impl Cx<'_> {
             ("cp", "async") => match op.mods.get(1).map_or("", String::as_str) {
                 "bulk" => self.bulk(op, args, false),
                 "commit_group" => Ok(One::new(Inst::CpAsyncCommit, OpClass::Bulk)),
-                "wait_all" => Ok(One::new(Inst::CpAsyncWait(0), OpClass::Bulk)),
-                "wait_group" => Ok(One::new(Inst::CpAsyncWait(int(op, args, 0)?), OpClass::Bulk)),
+                "wait_all" => Ok(One::new(Inst::CpAsyncWait(None), OpClass::Bulk)),
+                "wait_group" => Ok(One::new(Inst::CpAsyncWait(Some(int(op, args, 0)?)), OpClass::Bulk)),
                 "mbarrier" => {
                     let a = self.addr(arg(op, args, 0)?)?;
                     Ok(One::new(Inst::CpAsyncMbar(a, op.has("noinc")), OpClass::Bulk).src(addr_reg(a)))

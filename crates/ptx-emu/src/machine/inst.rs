@@ -436,8 +436,8 @@ pub enum Inst {
     CpAsync(Addr, Addr, u32, Option<u32>),
     /// `cp.async.commit_group`.
     CpAsyncCommit,
-    /// `cp.async.wait_group N` / `wait_all` (N = 0).
-    CpAsyncWait(u32),
+    /// `cp.async.wait_group N`; `None` for `wait_all`, which also covers what is not in a group yet.
+    CpAsyncWait(Option<u32>),
     /// `cp.async.mbarrier.arrive{.noinc}`.
     CpAsyncMbar(Addr, bool),
     /// `ldmatrix`: registers, address, transposed.

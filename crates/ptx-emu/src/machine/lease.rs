@@ -67,6 +67,8 @@ impl Machine<'_> {
         let by = self.opcode(o.pc);
         let missing = if by.starts_with("tcgen05") {
             "tcgen05.commit to an mbarrier after it, and a successful wait on that phase before this access"
+        } else if !by.starts_with("cp.async.bulk") && by.starts_with("cp.async") {
+            "cp.async.wait_group (or an mbarrier that cp.async.mbarrier.arrive completes), then a hand-off to this thread"
         } else if does == "reads" {
             "cp.async.bulk.commit_group and wait_group.read by the issuing thread, then a hand-off to this one"
         } else {
