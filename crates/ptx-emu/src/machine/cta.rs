@@ -5,7 +5,7 @@ use super::inst::{OP_CLASSES, TmemMove};
 use super::ops::{OpId, Pending};
 use super::shared::SharedMemory;
 use super::tmem::Tmem;
-use super::wgmma::{WgmmaState, Warpgroup};
+use super::wgmma::{Warpgroup, WgmmaState};
 use crate::isa::mbarrier::Mbarrier;
 use crate::isa::regs::{RegFile, V32, V64};
 use std::collections::{BTreeMap, HashMap, VecDeque};

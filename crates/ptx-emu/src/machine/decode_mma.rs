@@ -91,7 +91,8 @@ impl Cx<'_> {
         let [tile, acc, a_type, b_type] = rest[..] else {
             return unsupported(format!("opcode `{}` (planned: sparse A, integers)", op.text));
         };
-        let (Some((m, n, k)), Some(a_fmt), Some(b_fmt)) = (shape(tile), format(a_type), format(b_type)) else {
+        let (Some((m, n, k)), Some(a_fmt), Some(b_fmt)) = (shape(tile), format(a_type), format(b_type))
+        else {
             return unsupported(format!("opcode `{}` (planned: integers)", op.text));
         };
         let bits = slot_bits(a_fmt);
@@ -150,7 +151,8 @@ impl Cx<'_> {
         let [tile, "row", "col", d_type, a_type, b_type, c_type] = rest[..] else {
             return unsupported(format!("opcode `{}` (planned: integers, sparse A, block scales)", op.text));
         };
-        let (Some((16, 8, k)), Some(a_fmt), Some(b_fmt)) = (shape(tile), format(a_type), format(b_type)) else {
+        let (Some((16, 8, k)), Some(a_fmt), Some(b_fmt)) = (shape(tile), format(a_type), format(b_type))
+        else {
             return unsupported(format!("opcode `{}` (planned: m8n8, integers)", op.text));
         };
         let bits = slot_bits(a_fmt);

@@ -61,11 +61,11 @@ impl Machine<'_> {
 
     fn wgmma_issue(&mut self, c: &mut Cta, w: usize, pc: u32, i: &Wgmma) -> Res<()> {
         let group = w / 4;
-        let full = c.warps.get(4 * group..4 * group + 4).is_some_and(|g| g.iter().all(|w| w.live == !0));
+        let full = c.warps.get(4 * group..4 * group + 4).is_some_and(|g| g.iter().all(|w| w.lanes == !0));
         if !full {
             let f = Fault::new(
                 Code::Converge,
-                format!("warps {} to {} are not a warpgroup of 128 live threads", 4 * group, 4 * group + 3),
+                format!("warps {} to {} are not a warpgroup of 128 threads", 4 * group, 4 * group + 3),
             )
             .help("wgmma is executed by four whole warps, the first of which is a multiple of four");
             return Err(self.fault(c, w, pc, 0, f));
@@ -182,8 +182,9 @@ impl Machine<'_> {
     fn wgmma_registers(&self, c: &Cta, w: usize, pc: u32, i: &Wgmma) -> Res<()> {
         let wg = &c.warps[w].wgmma;
         if wg.fences == 0 {
-            let f = Fault::new(Code::WgmmaRegisters, "the first wgmma of the warp comes without a wgmma.fence")
-                .missing("wgmma.fence.sync.aligned before it");
+            let f =
+                Fault::new(Code::WgmmaRegisters, "the first wgmma of the warp comes without a wgmma.fence")
+                    .missing("wgmma.fence.sync.aligned before it");
             return Err(self.fault(c, w, pc, 0, f));
         }
         let a: &[u32] = match &i.a {
