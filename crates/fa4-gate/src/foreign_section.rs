@@ -13,7 +13,7 @@ use crate::pool;
 use crate::rows::{Row, Status};
 
 /// Namespace of the foreign kernels in tables.
-const NAMESPACE: &str = "triton";
+pub const NAMESPACE: &str = "triton";
 
 /// A foreign kernel's case and its data, made by the first of its runs.
 pub struct Job {

@@ -209,6 +209,10 @@ pub struct MbarSlot {
     pub observed: u64,
     /// Program counter of the init.
     pub init_pc: u32,
+    /// Latest arrival of the phase under way, and when the last phase completed (timed schedule).
+    pub stamp: u64,
+    /// See `stamp`.
+    pub done_at: u64,
     /// Last arrival: (warp, program counter, step).
     pub last_arrival: Option<(u32, u32, u64)>,
 }
@@ -220,6 +224,8 @@ pub struct NamedBar {
     pub count: u32,
     /// Threads that arrived.
     pub arrived: u32,
+    /// Latest arrival (timed schedule).
+    pub stamp: u64,
 }
 
 /// Bulk groups of one thread.
@@ -278,6 +284,8 @@ pub struct Cta {
     pub dynamic_base: u32,
     /// Next warp of the round robin.
     pub next_warp: usize,
+    /// Clocks of the timed schedule.
+    pub(super) clocks: Option<Box<super::predict::Clocks>>,
 }
 
 impl Cta {

@@ -78,6 +78,11 @@ impl Machine<'_> {
                     _ => {}
                 }
             }
+            if let Some(k) = &mut c.clocks
+                && m != 0
+            {
+                k.instruction(&self.opts.costs, w, d.class);
+            }
             match &d.inst {
                 Inst::Alu(op) => {
                     if m != 0 {

@@ -185,7 +185,7 @@ impl Machine<'_> {
             t.issue(c.id, &p, self.steps);
         }
         c.pending.push(p);
-        if self.opts.schedule == Schedule::Eager {
+        if matches!(self.opts.schedule, Schedule::Eager | Schedule::Timed) {
             self.land_at(c, c.pending.len() - 1)?;
         }
         Ok(())

@@ -69,19 +69,23 @@ impl Machine<'_> {
     }
 
     /// After anything that may have completed a phase: wakes the waiters.
-    pub(super) fn phase_event(&mut self, c: &mut Cta, addr: u32, before: u64) {
-        let Some(m) = c.mbars.get(&addr) else { return };
+    /// `time`: when the arrival or completion happened (timed schedule).
+    pub(super) fn phase_event(&mut self, c: &mut Cta, addr: u32, before: u64, time: u64) {
+        let Some(m) = c.mbars.get_mut(&addr) else { return };
         self.progress += 1;
+        m.stamp = m.stamp.max(time);
         if m.bar.phase() == before {
             return;
         }
+        m.done_at = std::mem::take(&mut m.stamp);
         for s in c.warps.iter_mut().flat_map(|w| &mut w.splits) {
             if s.state == State::Mbar(addr) {
                 s.state = State::Ready;
             }
         }
         if self.trace.is_some() {
-            let (name, phase, step) = (self.barrier_name(c, addr), c.mbars[&addr].bar.phase(), self.steps);
+            let at = if self.timed() { c.mbars[&addr].done_at } else { self.steps };
+            let (name, phase, step) = (self.barrier_name(c, addr), c.mbars[&addr].bar.phase(), at);
             if let Some(t) = &mut self.trace {
                 t.phase(c.id, &name, phase, step);
             }
@@ -97,6 +101,7 @@ impl Machine<'_> {
         addr: u32,
         count: u32,
         r: Option<Release>,
+        time: u64,
     ) -> Res<()> {
         let step = self.steps;
         let m = self.live(c, w, pc, addr)?;
@@ -108,7 +113,7 @@ impl Machine<'_> {
             return Err(self.barrier_fault(c, w, pc, addr, e));
         }
         m.last_arrival = Some((w as u32, pc, step));
-        self.phase_event(c, addr, before);
+        self.phase_event(c, addr, before, time);
         Ok(())
     }
 
@@ -121,6 +126,7 @@ impl Machine<'_> {
         addr: u32,
         bytes: u32,
         r: Release,
+        time: u64,
     ) -> Res<()> {
         let m = self.live(c, w, pc, addr)?;
         let before = m.bar.phase();
@@ -128,7 +134,7 @@ impl Machine<'_> {
         if let Err(e) = m.bar.complete_tx(bytes) {
             return Err(self.barrier_fault(c, w, pc, addr, e));
         }
-        self.phase_event(c, addr, before);
+        self.phase_event(c, addr, before, time);
         Ok(())
     }
 
@@ -188,6 +194,8 @@ impl Machine<'_> {
                             attached: vec![],
                             observed: 0,
                             init_pc: pc,
+                            stamp: 0,
+                            done_at: 0,
                             last_arrival: None,
                         },
                     );
@@ -237,9 +245,21 @@ impl Machine<'_> {
                     }
                 }
             }
-            self.phase_event(c, addr, before);
+            let now = c.now(w);
+            self.phase_event(c, addr, before, now);
         }
         Ok(Next::Advance)
+    }
+
+    /// A successful wait moves the warp's clock to the completion of the phase.
+    fn timed_wait(&mut self, c: &mut Cta, w: usize, addr: u32) {
+        let Some(time) = c.mbars.get(&addr).map(|m| m.done_at) else { return };
+        if c.clocks.is_some() {
+            let (name, role) = (self.barrier_name(c, addr), self.role_of(w as u32).unwrap_or_default());
+            if let Some(k) = &mut c.clocks {
+                k.wait(w, time, c.id, &name, &role, self.trace.as_mut());
+            }
+        }
     }
 
     fn barrier_addr(&self, c: &Cta, w: usize, pc: u32, l: usize, b: &Mbar) -> Res<u32> {
@@ -300,6 +320,7 @@ impl Machine<'_> {
             for l in lanes(pass) {
                 let addr = self.barrier_addr(c, w, pc, l, b)?;
                 c.observe(addr);
+                self.timed_wait(c, w, addr);
             }
         }
         if let Some(p) = b.pred {
@@ -360,9 +381,11 @@ impl Machine<'_> {
         if b.arrived + 32 > want {
             return Err(bad(format!("named barrier {id}: more than {want} threads arrive in one phase")));
         }
+        let now = c.now(w);
         let b = &mut c.bars[id as usize];
         b.count = want;
         b.arrived += 32;
+        b.stamp = b.stamp.max(now);
         self.progress += 1;
         let full = b.arrived == want || op == BarOp::Sync && count.is_none() && everybody_here(c, id);
         // The groups of this warp: all but the first are folded in by their own waiting state.
@@ -393,8 +416,14 @@ impl Machine<'_> {
     }
 
     fn complete_named(&mut self, c: &mut Cta, id: u32) {
-        c.bars[id as usize] = Default::default();
+        let done = std::mem::take(&mut c.bars[id as usize]).stamp;
         for w in 0..c.warps.len() {
+            if c.warps[w].splits.iter().any(|s| s.state == State::Bar(id)) {
+                let role = self.role_of(w as u32).unwrap_or_default();
+                if let Some(k) = &mut c.clocks {
+                    k.wait(w, done, c.id, &format!("named barrier {id}"), &role, self.trace.as_mut());
+                }
+            }
             self.pass_bar(c, w, id);
         }
         self.progress += 1;

@@ -20,6 +20,7 @@ mod land;
 mod lease;
 mod names;
 pub mod ops;
+pub mod predict;
 mod run;
 mod sched;
 mod setup;

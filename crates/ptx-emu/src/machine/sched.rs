@@ -14,6 +14,8 @@ use crate::launch::Schedule;
 
 /// Instructions in a turn.
 const QUANTUM: u32 = 128;
+/// The same under the timed schedule, where the earliest clock runs.
+const TIMED_QUANTUM: u32 = 8;
 /// Turns of a CTA before the other resident CTAs get theirs.
 const TURNS: usize = 64;
 /// Instructions without a landing after which a late schedule lands one operation all the same (a kernel may
@@ -35,7 +37,9 @@ impl Machine<'_> {
             }
             let Some((w, s)) = self.pick(c) else { break };
             moved = true;
-            let quantum = if self.deterministic_random() {
+            let quantum = if self.timed() {
+                TIMED_QUANTUM
+            } else if self.deterministic_random() {
                 1 + self.rng.below(QUANTUM as usize) as u32
             } else {
                 QUANTUM
@@ -67,6 +71,9 @@ impl Machine<'_> {
                 })
                 .collect();
             return (!all.is_empty()).then(|| all[self.rng.below(all.len())]);
+        }
+        if let Some(k) = &c.clocks {
+            return (0..n).filter_map(|w| ready(w).map(|s| (w, s))).min_by_key(|&(w, _)| (k.warp[w], w));
         }
         (0..n).map(|i| (c.next_warp + i) % n).find_map(|w| ready(w).map(|s| (w, s)))
     }
@@ -116,7 +123,7 @@ impl Machine<'_> {
             Schedule::LateLifo => pipe().last(),
             Schedule::LateTma => copies().next().or_else(|| pipe().next()),
             Schedule::Random => Some(ready[self.rng.below(ready.len())]),
-            Schedule::Eager => None,
+            Schedule::Eager | Schedule::Timed => None,
         };
         let Some(i) = i.or_else(|| ready.first().copied()) else { return Ok(()) };
         self.land_at(c, i)

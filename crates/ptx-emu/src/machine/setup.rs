@@ -184,6 +184,7 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
         warpgroups: vec![Default::default(); n.div_ceil(4) as usize],
         dynamic_base: WINDOW_BASE + prog.layout.static_smem,
         next_warp: 0,
+        clocks: None,
     }
 }
 
