@@ -81,8 +81,6 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     if let Some(path) = &args.json {
         write_json(path, &session.rows)?;
     }
-    let pipelines =
-        if args.smoke || session.interrupted { Vec::new() } else { pipelining::predict(&kernels) };
     let complete = args.filter.is_none() && args.configs.is_none() && !args.smoke && !session.interrupted;
     let code = verdict(&session, complete);
     print(args, &session, complete, (compiled, start.elapsed()));
