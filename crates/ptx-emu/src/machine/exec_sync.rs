@@ -6,6 +6,7 @@ use super::inst::{BarOp, Mbar, MbarOp};
 use super::run::{Machine, Res, Stop};
 use crate::fault::{Code, Fault};
 use crate::isa::mbarrier::{BarrierFault, Mbarrier};
+use std::collections::{BTreeMap, HashMap};
 
 impl Machine<'_> {
     fn barrier_name(&self, c: &Cta, addr: u32) -> String {
@@ -197,6 +198,8 @@ impl Machine<'_> {
                             stamp: 0,
                             done_at: 0,
                             last_arrival: None,
+                            tokens: HashMap::new(),
+                            seen: BTreeMap::new(),
                         },
                     );
                     self.progress += 1;
@@ -241,6 +244,7 @@ impl Machine<'_> {
                 Ok(token) => {
                     slot.last_arrival = Some((w as u32, pc, step));
                     if let Some(t) = b.token {
+                        slot.tokens.insert((w as u32, l as u32), before);
                         c.warps[w].regs.set64(t, l, token, 0);
                     }
                 }
@@ -298,6 +302,9 @@ impl Machine<'_> {
                 b.value.map_or(0, |v| regs.r32[v as usize].0[l]),
             );
             let slot = self.live(c, w, pc, addr)?;
+            if let Some(f) = token.and_then(|t| lapped(slot, w, l, t)) {
+                return Err(self.fault(c, w, pc, 1 << l, f));
+            }
             let done = match token {
                 Some(t) => slot.bar.test_wait(t),
                 None => slot.bar.test_wait_parity(parity),
@@ -319,7 +326,7 @@ impl Machine<'_> {
             c.warps[w].splits[s].last_poll = None;
             for l in lanes(pass) {
                 let addr = self.barrier_addr(c, w, pc, l, b)?;
-                c.observe(addr);
+                c.observe(addr, w as u32);
                 self.timed_wait(c, w, addr);
             }
         }
@@ -384,14 +391,17 @@ impl Machine<'_> {
         let now = c.now(w);
         let b = &mut c.bars[id as usize];
         b.count = want;
+        b.whole = count.is_none();
         b.arrived += 32;
         b.stamp = b.stamp.max(now);
         self.progress += 1;
-        let full = b.arrived == want || op == BarOp::Sync && count.is_none() && everybody_here(c, id);
+        let arrived = b.arrived;
         // The groups of this warp: all but the first are folded in by their own waiting state.
         for &g in &groups {
             c.warps[w].splits[g].state = State::Bar(id);
         }
+        // Without a count, warps that exited earlier are not waited for.
+        let full = arrived == want || op == BarOp::Sync && count.is_none() && everybody_here(c, id);
         if full {
             self.complete_named(c, id);
             if op == BarOp::Arrive {
@@ -429,12 +439,12 @@ impl Machine<'_> {
         self.progress += 1;
     }
 
-    /// A warp exited: barriers of the whole CTA may now be complete.
+    /// A warp exited: barriers of the whole CTA may now be complete. One with an explicit count still needs that
+    /// many threads.
     pub(super) fn recheck_named(&mut self, c: &mut Cta) {
         for id in 0..16u32 {
             let b = c.bars[id as usize];
-            let threads: u32 = c.warps.iter().map(|w| w.lanes.count_ones()).sum();
-            if b.arrived != 0 && b.count == threads.next_multiple_of(32) && everybody_here(c, id) {
+            if b.arrived != 0 && b.whole && everybody_here(c, id) {
                 self.complete_named(c, id);
             }
         }
@@ -484,6 +494,21 @@ impl Machine<'_> {
         }
         Ok(Next::Advance)
     }
+}
+
+/// A wait for the phase of a token that is two or more phases old: only its parity is compared, so the answer is
+/// that of another phase. The phase is known from the lane's own last arrival; a lane that got its token from
+/// somebody else is not judged. Waits by parity never are: which phase they mean is not in the program.
+fn lapped(slot: &MbarSlot, w: usize, l: usize, token: u64) -> Option<Fault> {
+    let (now, arrived) = (slot.bar.phase(), *slot.tokens.get(&(w as u32, l as u32))?);
+    if arrived & 1 != token >> 63 || now < arrived + 2 {
+        return None;
+    }
+    let text = format!("the wait has a token of phase {arrived}, but the barrier is in phase {now}");
+    Some(
+        Fault::new(Code::MbarrierLapped, text)
+            .help("wait for each phase before the one after the next completes, or keep the newest token"),
+    )
 }
 
 /// Every warp that has not exited waits at barrier `id`.

@@ -5,7 +5,7 @@
 //! barrier does not count as able to issue. When nothing is in flight either, polls get their time limit, then
 //! lanes that wait to reconverge go on alone; when that changes nothing, it is a deadlock.
 
-use super::cta::{Cta, State};
+use super::cta::{Cta, MbarSlot, State};
 use super::exec::SliceEnd;
 use super::ops::Kind;
 use super::run::{Machine, Res, Stop};
@@ -46,6 +46,12 @@ impl Machine<'_> {
             };
             if let SliceEnd::Yield = self.slice(c, w, s, quantum)? {
                 c.next_warp = (w + 1) % c.warps.len();
+                // A group of lanes that spins must not keep the warp from the group it spins for.
+                let splits = &mut c.warps[w].splits;
+                if splits.len() > 1 {
+                    let group = splits.remove(s);
+                    splits.push(group);
+                }
             }
             if self.steps > self.opts.step_limit {
                 return Err(Stop::StepLimit);
@@ -151,7 +157,8 @@ impl Machine<'_> {
                                             format!("last arrival by warp {lw} at step {st}")
                                         });
                                     let brings = self.arrivers(&name);
-                                    format!("waits for {name}: {}; {last}{brings}", m.bar.state())
+                                    let behind = overtaken(m, w as u32);
+                                    format!("waits for {name}: {}; {last}{brings}{behind}", m.bar.state())
                                 }
                                 None => format!("waits for {name}, which is no live barrier"),
                             }
@@ -165,6 +172,7 @@ impl Machine<'_> {
                         }
                         State::Sync(m) => format!("waits at {} for lanes {m:#010x}", self.opcode(s.pc)),
                         State::Group | State::CpGroup => "waits for a copy group".into(),
+                        State::Wgmma => "waits for a wgmma group".into(),
                         State::Alloc => "waits for free tensor memory".into(),
                         State::Cluster => "waits at the cluster barrier".into(),
                         State::Reconverge => "waits for its warp's other lanes".into(),
@@ -187,9 +195,20 @@ impl Machine<'_> {
     }
 }
 
-/// Operations that may land now, oldest first: of the matrix pipe only its head.
+/// Remark on a waiter that may have been overtaken: it saw a phase end, and two more have ended since.
+fn overtaken(m: &MbarSlot, warp: u32) -> String {
+    let (now, seen) = (m.bar.phase(), m.seen.get(&warp).copied().unwrap_or(0));
+    if now < seen + 2 {
+        return String::new();
+    }
+    format!(
+        "; this warp last saw phase {seen} begin, so if it waits for that one, its parity came round again: nobody made the others wait for it"
+    )
+}
+
+/// Operations that may land now, oldest first: of the matrix pipe and of each warp's wgmmas only the head.
 pub(super) fn ready_ops(c: &Cta) -> Vec<usize> {
-    let mut pipe_seen = false;
+    let (mut pipe_seen, mut wgmma_seen) = (false, 0u32);
     let mut out = Vec::new();
     for (i, p) in c.pending.iter().enumerate() {
         if p.in_mma_pipe() {
@@ -197,6 +216,12 @@ pub(super) fn ready_ops(c: &Cta) -> Vec<usize> {
                 continue;
             }
             pipe_seen = true;
+        }
+        if matches!(p.kind, Kind::Wgmma(_)) {
+            if wgmma_seen >> p.warp & 1 != 0 {
+                continue;
+            }
+            wgmma_seen |= 1 << p.warp;
         }
         if let Kind::CpArrive { after, .. } = &p.kind
             && after.iter().any(|&o| !c.landed[o as usize])
