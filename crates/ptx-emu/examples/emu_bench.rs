@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p ptx-emu --example emu_bench`. Times are processor time of this thread where Linux tells
 //! it (`/proc/thread-self/schedstat`), else elapsed time, and the best of several runs, so that other work on the
-//! machine blurs them little; it still costs cache and clock. With the argument `attention`, only that problem is run,
-//! once, for a profiler.
+//! machine blurs them little; it still costs cache and clock. With the argument `attention` or
+//! `softmax`, only that is run, for a profiler.
 
 use ptx_emu::machine::decode::{Layout, decode};
 use ptx_emu::tma::{ElemType, EncodeArgs, encode};
@@ -196,10 +196,13 @@ fn attention(checks: Checks, runs: usize) -> (f64, u64) {
 }
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some("attention") {
-        let (s, steps) = attention(Checks::ALL, 1);
-        println!("{s:.2} s, {steps} warp instructions");
-        return;
+    match std::env::args().nth(1).as_deref() {
+        Some("attention") => {
+            let (s, steps) = attention(Checks::ALL, 1);
+            return println!("{s:.2} s, {steps} warp instructions");
+        }
+        Some("softmax") => return println!("{:.1} M warp-instr/s", softmax(Checks::ALL)),
+        _ => {}
     }
     if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
