@@ -111,7 +111,8 @@ impl<'a> Parsed<'a> {
     fn run(&self, schedule: Schedule, seed: u64, checks: Checks) -> Res<(Report, Memory)> {
         let h = &self.rev.header;
         let mut memory = Memory::new(h, &self.images, self.kernel()?)?;
-        let region = |(name, r): (&String, &[u32; 2])| RegionName { name: name.clone(), start: r[0], len: r[1] };
+        let region =
+            |(name, r): (&String, &[u32; 2])| RegionName { name: name.clone(), start: r[0], len: r[1] };
         let annotations = Annotations {
             roles: h
                 .roles
@@ -143,8 +144,14 @@ impl<'a> Parsed<'a> {
             outputs: memory.outputs(),
             annotations,
         };
-        let opts =
-            Options { schedule, seed, checks, strict: h.strict, step_limit: STEP_LIMIT, ..Options::default() };
+        let opts = Options {
+            schedule,
+            seed,
+            checks,
+            strict: h.strict,
+            step_limit: STEP_LIMIT,
+            ..Options::default()
+        };
         Ok((ptx_emu::run(&launch, &mut memory.gmem, &opts), memory))
     }
 

@@ -121,7 +121,6 @@ pub struct Fault {
 pub struct Revision {
     /// File name.
     pub file: String,
-    pub name: String,
     /// The text, lines of other revisions blanked.
     pub ptx: String,
     pub header: Header,
@@ -191,7 +190,10 @@ fn one_revision(file: &str, text: &str, name: &str) -> Res<Revision> {
         let code = line.split("//").next().unwrap_or("").trim();
         if let Some(at) = line.find("//~") {
             let Some((who, what)) = line[at + 3..].strip_prefix('[').and_then(|r| r.split_once("] ")) else {
-                return Err(format!("line {}: write `//~[broken] FAULT code` or `//~[broken] NOTE text`", i + 1));
+                return Err(format!(
+                    "line {}: write `//~[broken] FAULT code` or `//~[broken] NOTE text`",
+                    i + 1
+                ));
             };
             match what.trim().split_once(' ') {
                 Some(("FAULT", c)) if who == name => {
@@ -218,14 +220,15 @@ fn one_revision(file: &str, text: &str, name: &str) -> Res<Revision> {
     // Without a revision both sides of a marked header line would be one key twice.
     if name.is_empty() {
         let kept: Vec<&str> = text.lines().filter(|l| mark(l).is_none_or(|m| m == "fixed")).collect();
-        toml = kept.iter().filter_map(|l| l.strip_prefix("//@")).map(|h| h.split("//[").next().unwrap_or(h)).fold(
-            String::new(),
-            |mut t, h| {
+        toml = kept
+            .iter()
+            .filter_map(|l| l.strip_prefix("//@"))
+            .map(|h| h.split("//[").next().unwrap_or(h))
+            .fold(String::new(), |mut t, h| {
                 t.push_str(h);
                 t.push('\n');
                 t
-            },
-        );
+            });
     }
     let header: Header = toml::from_str(&toml).map_err(|e| format!("header: {e}"))?;
     match header.detect.as_str() {
@@ -233,5 +236,5 @@ fn one_revision(file: &str, text: &str, name: &str) -> Res<Revision> {
         "some" if header.detect_reason.is_some() => {}
         _ => return Err("detect is \"all\", or \"some\" with a detect_reason".into()),
     }
-    Ok(Revision { file: file.into(), name: name.into(), ptx, header, fault, notes })
+    Ok(Revision { file: file.into(), ptx, header, fault, notes })
 }
