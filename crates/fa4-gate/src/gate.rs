@@ -18,7 +18,7 @@ use crate::kernels::{Candidate, Kernel, compile, ring_depth, workspace};
 use crate::rows::{Row, write_json};
 use crate::select::{Source, select};
 use crate::session::{Session, Setup, judge_all};
-use crate::{evidence, pool, table};
+use crate::{evidence, pipeline, pool, table};
 
 /// Cost of a foreign case in the unit of [`fa4_spec::Case::cost`], roughly.
 const FOREIGN_COST: u64 = 10;
@@ -93,7 +93,23 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
             println!("evidence of {} is `{}` because of {}", kernel.name, level.name(), opcodes.join(", "));
         }
     }
-    Ok(code)
+    Ok(if complete { code.max(pipelined(&kernels, args.quiet)) } else { code })
+}
+
+/// Prints how well each kernel is predicted to be pipelined; the exit code where one is not.
+fn pipelined(kernels: &[Kernel<EmuModule>], quiet: bool) -> u8 {
+    let mut code = exit::OK;
+    for row in kernels.iter().filter_map(pipeline::predict) {
+        match row.holds() {
+            true if quiet => {}
+            true => println!("prediction (emulator, not measured): {row}"),
+            false => {
+                println!("fail: {row}");
+                code = exit::WRONG;
+            }
+        }
+    }
+    code
 }
 
 /// The exit code. Gaps in coverage count where the whole set was run.

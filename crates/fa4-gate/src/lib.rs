@@ -17,6 +17,7 @@ pub mod foreign_section;
 pub mod gate;
 pub mod judge;
 pub mod kernels;
+pub mod pipeline;
 pub mod pool;
 pub mod rows;
 pub mod select;

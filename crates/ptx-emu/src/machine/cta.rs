@@ -5,6 +5,7 @@ use super::inst::{OP_CLASSES, TmemMove};
 use super::ops::{OpId, Pending};
 use super::shared::SharedMemory;
 use super::tmem::Tmem;
+use super::wgmma::{Warpgroup, WgmmaState};
 use crate::isa::mbarrier::Mbarrier;
 use crate::isa::regs::{RegFile, V32, V64};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -29,6 +30,8 @@ pub enum State {
     Group,
     /// At a `cp.async.wait_group`.
     CpGroup,
+    /// At `wgmma.wait_group`.
+    Wgmma,
     /// At `tcgen05.alloc`.
     Alloc,
     /// At a cluster barrier.
@@ -132,6 +135,8 @@ pub struct Warp {
     pub cp_open: Vec<OpId>,
     /// Closed `cp.async` groups, oldest first.
     pub cp_groups: VecDeque<Vec<OpId>>,
+    /// Its wgmmas.
+    pub wgmma: WgmmaState,
     /// Registers a thread, as set by setmaxnreg.
     pub max_regs: Option<u32>,
     /// Times a load or wait put this warp to sleep (statistics).
@@ -178,6 +183,7 @@ impl Warp {
             local_undef: vec![true; local],
             cp_open: vec![],
             cp_groups: VecDeque::new(),
+            wgmma: WgmmaState::new(prog),
             max_regs: None,
             last_issue: 0,
         }
@@ -280,6 +286,8 @@ pub struct Cta {
     pub bulk: HashMap<(u32, u32), BulkGroups>,
     /// Accumulator (column, columns) of the matrix operations that no commit covers yet.
     pub mma_open: Vec<(u32, u32)>,
+    /// Warpgroups, for the agreement of their warps on each wgmma.
+    pub warpgroups: Vec<Warpgroup>,
     /// Start of dynamic shared memory, as a window address.
     pub dynamic_base: u32,
     /// Next warp of the round robin.

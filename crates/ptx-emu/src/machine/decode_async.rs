@@ -47,8 +47,10 @@ impl Cx<'_> {
             },
             ("cp", "reduce") => self.bulk(op, args, true),
             ("tcgen05", _) => self.tcgen05(op, first, args),
-            ("wgmma" | "mma" | "clusterlaunchcontrol" | "multimem", _) => unsupported(format!(
-                "opcode `{}` (planned; this version runs tcgen05 kernels of one CTA)",
+            ("wgmma", verb) => self.wgmma(op, verb, args),
+            ("mma", _) => self.mma_sync(op, args),
+            ("clusterlaunchcontrol" | "multimem", _) => unsupported(format!(
+                "opcode `{}` (planned; this version runs kernels of one CTA a cluster)",
                 op.text
             )),
             _ => unsupported(format!("opcode `{}`", op.text)),
@@ -459,14 +461,14 @@ fn elem_of(t: Ty) -> Option<NumType> {
     })
 }
 
-fn arg<'a>(op: &Opcode, args: &'a [Operand], i: usize) -> Res<&'a Operand> {
+pub(super) fn arg<'a>(op: &Opcode, args: &'a [Operand], i: usize) -> Res<&'a Operand> {
     match args.get(i) {
         Some(a) => Ok(a),
         None => unsupported(format!("`{}` with {} operands", op.text, args.len())),
     }
 }
 
-fn int(op: &Opcode, args: &[Operand], i: usize) -> Res<u32> {
+pub(super) fn int(op: &Opcode, args: &[Operand], i: usize) -> Res<u32> {
     match arg(op, args, i)? {
         Operand::Int(v) => Ok(*v as u32),
         Operand::Reg(_) | Operand::Addr(Base::Reg(_), _) => {

@@ -56,6 +56,9 @@ impl Machine<'_> {
             if warp.tracked != 0 && (m | undef_guard) != 0 {
                 self.touch(c, w, d.srcs, d.dsts)?;
             }
+            if d.wgmma_regs && (m | undef_guard) != 0 {
+                self.wgmma_touch(c, w, pc, d.srcs, d.dsts)?;
+            }
             let warp = &mut c.warps[w];
             if undef_guard != 0 {
                 match &d.inst {
@@ -223,6 +226,10 @@ impl Machine<'_> {
             | Inst::TcWaitSt => self.tmem_op(c, w, s, pc, m, inst),
             Inst::TcCommit(addr) => self.commit(c, w, pc, m, *addr),
             Inst::TcMma(mma) => self.mma(c, w, pc, m, mma),
+            Inst::Wgmma(_) | Inst::WgmmaFence | Inst::WgmmaCommit | Inst::WgmmaWait(_) => {
+                self.wgmma_op(c, w, s, pc, m, inst)
+            }
+            Inst::MmaSync(i) => self.mma_sync(c, w, s, pc, m, i),
             Inst::TcCp(shape, addr, desc) => self.tmem_cp(c, w, pc, m, *shape, *addr, *desc),
         }
     }

@@ -15,10 +15,10 @@ use std::rc::Rc;
 /// Working memory of matrix instructions.
 #[derive(Default)]
 pub(super) struct Buffers {
-    a: Vec<u32>,
-    b: Vec<u32>,
-    c: Vec<u32>,
-    d: Vec<u32>,
+    pub(super) a: Vec<u32>,
+    pub(super) b: Vec<u32>,
+    pub(super) c: Vec<u32>,
+    pub(super) d: Vec<u32>,
 }
 
 fn kind_of(k: MmaKind) -> idesc::Kind {
@@ -64,7 +64,7 @@ impl Machine<'_> {
 
     /// Addresses of a shared-memory operand, from the cache where the same descriptor came before.
     #[allow(clippy::too_many_arguments)]
-    fn operand(
+    pub(super) fn operand(
         &mut self,
         c: &Cta,
         w: usize,
@@ -353,7 +353,7 @@ impl Machine<'_> {
 }
 
 /// Elements of a shared-memory operand; which rows hold an undefined byte.
-fn gather(c: &Cta, addrs: &[u32], bytes: u32, k: usize, out: &mut Vec<u32>) -> Vec<bool> {
+pub(super) fn gather(c: &Cta, addrs: &[u32], bytes: u32, k: usize, out: &mut Vec<u32>) -> Vec<bool> {
     out.clear();
     out.reserve(addrs.len());
     let mut undef = vec![false; addrs.len() / k];

@@ -82,6 +82,7 @@ impl Machine<'_> {
                     }
                 }
             }
+            Kind::Wgmma(op) => self.land_wgmma(c, w, pc, op),
             Kind::Commit { mbar, seq } => self.land_commit(c, w, pc, *mbar, *seq)?,
             Kind::TmemLd { base } => {
                 if let Inst::TcLd(mv) = &self.prog.code[pc as usize].inst {
@@ -96,7 +97,7 @@ impl Machine<'_> {
         }
         c.landed[p.id as usize] = true;
         for s in c.warps.iter_mut().flat_map(|w| &mut w.splits) {
-            if matches!(s.state, State::Group | State::CpGroup) {
+            if matches!(s.state, State::Group | State::CpGroup | State::Wgmma) {
                 s.state = State::Ready;
             }
         }

@@ -82,7 +82,8 @@ impl Clocks {
     pub fn instruction(&mut self, costs: &Costs, w: usize, class: OpClass) {
         let q = w % 4;
         let mut t = self.warp[w];
-        if costs.issue != 0 {
+        // Packing moves are PTX's alone: registers are renamed, no instruction is left of them.
+        if costs.issue != 0 && class != OpClass::Mov {
             t = t.max(self.issue_free[q]) + costs.issue;
             self.issue_free[q] = t;
         }

@@ -195,6 +195,7 @@ impl Machine<'_> {
         while !c.pending.is_empty() {
             self.land_at(c, 0)?;
         }
+        self.warpgroups_agree(c)?;
         if let Some((col, cols)) = c.tmem.live() {
             let mut f = Fault::new(
                 Code::TmemLeak,

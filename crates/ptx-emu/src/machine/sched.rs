@@ -200,6 +200,7 @@ impl Machine<'_> {
                         }
                         State::Sync(m) => format!("waits at {} for lanes {m:#010x}", self.opcode(s.pc)),
                         State::Group | State::CpGroup => "waits for a copy group".into(),
+                        State::Wgmma => "waits for a wgmma group".into(),
                         State::Alloc => "waits for free tensor memory".into(),
                         State::Cluster => "waits at the cluster barrier".into(),
                         State::Reconverge => "waits for its warp's other lanes".into(),
@@ -233,10 +234,10 @@ fn overtaken(m: &MbarSlot, warp: u32) -> String {
     )
 }
 
-/// Operations that may land now, oldest first: of the matrix pipe only its head. A commit waits for the operations
-/// of its own thread, and those before them, not for what another thread issued later.
+/// Operations that may land now, oldest first: of the matrix pipe and of each warp's wgmmas only the head. A commit
+/// waits for the operations of its own thread, and those before them, not for what another thread issued later.
 pub(super) fn ready_ops(c: &Cta) -> Vec<usize> {
-    let mut pipe_seen = false;
+    let (mut pipe_seen, mut wgmma_seen) = (false, 0u32);
     let mut oldest = u32::MAX;
     let mut out = Vec::new();
     for (i, p) in c.pending.iter().enumerate() {
@@ -254,6 +255,12 @@ pub(super) fn ready_ops(c: &Cta) -> Vec<usize> {
             if blocked {
                 continue;
             }
+        }
+        if matches!(p.kind, Kind::Wgmma(_)) {
+            if wgmma_seen >> p.warp & 1 != 0 {
+                continue;
+            }
+            wgmma_seen |= 1 << p.warp;
         }
         if let Kind::CpArrive { after, .. } = &p.kind
             && after.iter().any(|&o| !c.landed[o as usize])
