@@ -278,6 +278,8 @@ pub struct Cta {
     pub origins: Vec<Origin>,
     /// Per matrix operation (sequence number − 1): where it was issued.
     pub mma_origins: Vec<Origin>,
+    /// Last matrix operation of a (warp, lane): what its commits cover.
+    pub mma_last: HashMap<(u32, u32), u32>,
     /// Matrix operations up to this sequence number are observed complete.
     pub mma_released: u32,
     /// Bulk groups by (warp, lane).

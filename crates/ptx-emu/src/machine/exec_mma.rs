@@ -155,6 +155,7 @@ impl Machine<'_> {
         let origin = Origin { warp: w as u32, pc, step: self.steps };
         c.mma_origins.push(origin);
         let seq = c.mma_origins.len() as u32;
+        c.mma_last.insert((w as u32, l as u32), seq);
         let bytes = slot_bits / 8;
         self.lease_operand(c, w, pc, &b, bytes, seq)?;
         self.allocated(c, w, pc, d.1, desc.n)?;
@@ -218,6 +219,7 @@ impl Machine<'_> {
             let origin = Origin { warp: w as u32, pc, step: self.steps };
             c.mma_origins.push(origin);
             let seq = c.mma_origins.len() as u32;
+            c.mma_last.insert((w as u32, l as u32), seq);
             let units = shape.columns() / 4;
             let addrs: Vec<u32> = (0..shape.rows())
                 .flat_map(|r| (0..units).map(move |u| (r, u)))
@@ -243,7 +245,8 @@ impl Machine<'_> {
         for l in lanes(m) {
             let mbar = self.own_shared(c, w, pc, l, at)?;
             self.check_role(c, w, pc, mbar, false)?;
-            let seq = c.mma_origins.len() as u32;
+            // It covers what this thread issued, whatever else is in the pipe.
+            let seq = c.mma_last.get(&(w as u32, l as u32)).copied().unwrap_or(0);
             let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
             self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Commit { mbar, seq } })?;
         }

@@ -5,8 +5,9 @@
 //! barrier does not count as able to issue. When nothing is in flight either, polls get their time limit, then
 //! lanes that wait to reconverge go on alone; when that changes nothing, it is a deadlock.
 
-use super::cta::{Cta, MbarSlot, State};
+use super::cta::{Cta, MbarSlot, Split, State};
 use super::exec::SliceEnd;
+use super::inst::Inst;
 use super::ops::Kind;
 use super::run::{Machine, Res, Stop};
 use crate::fault::{Code, Fault};
@@ -109,6 +110,7 @@ impl Machine<'_> {
         for c in live.iter_mut() {
             for w in 0..c.warps.len() {
                 if let Some(s) = c.warps[w].splits.iter().position(|s| s.state == State::Reconverge) {
+                    self.waits_for_a_barred_lane(c, w, s)?;
                     let sp = &mut c.warps[w].splits[s];
                     sp.stack.pop();
                     sp.meet = sp.stack.last().map_or(super::cta::NO_PC, |t| t.0);
@@ -118,6 +120,32 @@ impl Machine<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Group `s` waits for the warp to meet. When a group that still owes its arrival there stands at an `.aligned`
+    /// or `.sync` instruction that needs the lanes of `s`, the instruction is in divergent code: neither can go on.
+    /// Lanes about to exit are let go: they are then no longer needed.
+    fn waits_for_a_barred_lane(&self, c: &Cta, w: usize, s: usize) -> Res<()> {
+        let (splits, waiting) = (&c.warps[w].splits, &c.warps[w].splits[s]);
+        if self.prog.code.get(waiting.pc as usize).is_none_or(|d| matches!(d.inst, Inst::Exit)) {
+            return Ok(());
+        }
+        let owes = |x: &Split| waiting.stack.last().is_some_and(|meet| x.stack.contains(meet));
+        for x in splits.iter().filter(|x| owes(x)) {
+            if let State::Sync(need) = x.state
+                && need & waiting.mask != 0
+            {
+                let text = format!(
+                    "`{}` needs lanes {need:#010x}, but only {:#010x} execute it: it stands in divergent code",
+                    self.opcode(x.pc),
+                    x.mask
+                );
+                let f = Fault::new(Code::Converge, text)
+                    .help("move it to where the lanes have met again, or make the branch the same for the whole warp");
+                return Err(self.fault(c, w, x.pc, x.mask, f));
+            }
+        }
+        Ok(())
     }
 
     /// Lands one operation as the late schedules order them.
@@ -206,16 +234,27 @@ fn overtaken(m: &MbarSlot, warp: u32) -> String {
     )
 }
 
-/// Operations that may land now, oldest first: of the matrix pipe and of each warp's wgmmas only the head.
+/// Operations that may land now, oldest first: of the matrix pipe and of each warp's wgmmas only the head. A commit
+/// waits for the operations of its own thread, and those before them, not for what another thread issued later.
 pub(super) fn ready_ops(c: &Cta) -> Vec<usize> {
     let (mut pipe_seen, mut wgmma_seen) = (false, 0u32);
+    let mut oldest = u32::MAX;
     let mut out = Vec::new();
     for (i, p) in c.pending.iter().enumerate() {
         if p.in_mma_pipe() {
-            if pipe_seen {
-                continue;
+            let blocked = match &p.kind {
+                Kind::Commit { seq, .. } => oldest <= *seq,
+                _ => pipe_seen,
+            };
+            if let Kind::Cp { seq, .. } = &p.kind {
+                oldest = oldest.min(*seq);
+            } else if let Kind::Mma(op) = &p.kind {
+                oldest = oldest.min(op.seq);
             }
             pipe_seen = true;
+            if blocked {
+                continue;
+            }
         }
         if matches!(p.kind, Kind::Wgmma(_)) {
             if wgmma_seen >> p.warp & 1 != 0 {

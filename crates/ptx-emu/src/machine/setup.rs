@@ -178,6 +178,7 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
         released: vec![],
         origins: vec![],
         mma_origins: vec![],
+        mma_last: HashMap::new(),
         mma_released: 0,
         bulk: HashMap::new(),
         mma_open: vec![],

@@ -121,7 +121,6 @@ pub struct Fault {
 pub struct Revision {
     /// File name.
     pub file: String,
-    pub name: String,
     /// The text, lines of other revisions blanked.
     pub ptx: String,
     pub header: Header,
@@ -237,5 +236,5 @@ fn one_revision(file: &str, text: &str, name: &str) -> Res<Revision> {
         "some" if header.detect_reason.is_some() => {}
         _ => return Err("detect is \"all\", or \"some\" with a detect_reason".into()),
     }
-    Ok(Revision { file: file.into(), name: name.into(), ptx, header, fault, notes })
+    Ok(Revision { file: file.into(), ptx, header, fault, notes })
 }
