@@ -39,7 +39,7 @@ pub struct Function {
     pub(super) handle: CUfunction,
     /// Name.
     pub name: String,
-    /// Offset and size of each parameter in the parameter block.
+    /// Offset and size of each parameter in the parameter block, in order.
     pub params: Vec<(usize, usize)>,
     /// Registers per thread at launch.
     pub registers: u32,
@@ -130,6 +130,10 @@ impl Loaded {
         while unsafe { (api.cuFuncGetParamInfo)(handle, params.len(), &mut offset, &mut size) } == 0 {
             params.push((offset, size));
         }
+        // The driver counts from where the parameter bank begins, which is not aligned to a tensor map's 128 bytes: a
+        // struct of such alignment then starts at 112. A parameter block starts with the first parameter.
+        let first = params.first().map_or(0, |(offset, _)| *offset);
+        params.iter_mut().for_each(|(offset, _)| *offset = offset.saturating_sub(first));
         Ok(Function {
             handle,
             name: entry.to_string(),
