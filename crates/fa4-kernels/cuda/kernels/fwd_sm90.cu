@@ -24,7 +24,7 @@
 
 #include "attn/fragment_softmax.cuh"
 #include "attn/params.cuh"
-#include "attn/snake_scheduler.cuh"
+#include "attn/static_scheduler.cuh"
 #include "prim/pipeline.cuh"
 #include "prim/swizzle.cuh"
 #include "prim/table.cuh"
@@ -46,13 +46,24 @@ constexpr bool kCausal = kMask == Mask::kCausal;
 
 // Attending warpgroups and keys per block: as many as registers (S, P and O are fragments) and shared memory hold.
 constexpr u32 kGroups = kHeadDim == 64 ? 3 : 2;
-constexpr u32 kTileN = kHeadDim == 256 ? 80 : kHeadDim == 128 ? (kCausal ? 128 : 176) : 128;
+#ifdef FA4_TILE_N
+constexpr u32 kTileN = FA4_TILE_N;
+#else
+constexpr u32 kTileN = kHeadDim == 256 ? 80 : kHeadDim == 128 ? (kCausal ? 128 : 176) : kHeadDim == 96 ? (kCausal ? 128 : 160) : 128;
+#endif
 constexpr u32 kTileM = kGroups * kGroupRows;
 constexpr u32 kKvStages = 4;
+#ifndef FA4_EARLY
+#define FA4_EARLY 0
+#endif
+constexpr u32 kLateKeys = FA4_EARLY * kWgmmaK;
+#ifdef FA4_TILE_N
+#define TILE_N FA4_TILE_N
+#endif
 constexpr u32 kWarps = 4 + 4 * kGroups;
 constexpr u32 kThreads = kWarps * 32;
-constexpr u32 kLoadRegs = kGroups == 2 ? 24 : 32;
-constexpr u32 kAttendRegs = kGroups == 2 ? 240 : 160;
+constexpr u32 kLoadRegs = kGroups == 2 ? 40 : 32;
+constexpr u32 kAttendRegs = kGroups == 2 ? 232 : 160;
 
 // Tiles in shared memory are panels of 64 columns (128 bytes: one swizzle span).
 constexpr u32 kPanels = (kHeadDim + kSpanElems - 1) / kSpanElems;
@@ -135,20 +146,16 @@ struct Job {
     u32 first_row, n_blocks, head, kv_head, batch;
 };
 
-__device__ __forceinline__ Job make_job(const AttnParams& p, const SnakeScheduler& scheduler, u32 position) {
+// The next tile of this CTA; false: no more.
+__device__ __forceinline__ bool next_job(const AttnParams& p, StaticScheduler<kMask>& scheduler, Job& job) {
     u32 m_block, head_in_batch;
-    scheduler.tile_at<kMask>(position, m_block, head_in_batch);
-    Job job;
+    if (!scheduler.next(m_block, head_in_batch)) return false;
     job.batch = head_in_batch / p.num_heads_q;
     job.head = head_in_batch - job.batch * p.num_heads_q;
     job.kv_head = job.head / p.qhead_per_kvhead;
     job.first_row = m_block * kTileM;
     job.n_blocks = make_tile<kMask, kTileM, kTileN>(p, job.first_row).n_blocks;
-    return job;
-}
-
-__device__ __forceinline__ SnakeScheduler make_scheduler(const AttnParams& p) {
-    return SnakeScheduler(p, kTileM, 2 * kHeadDim * 2);
+    return true;
 }
 
 // -------------------------------------------------------------------------------------------------- role: load
@@ -189,15 +196,14 @@ __device__ __forceinline__ void load_q(const Ctx& ctx, const Job& job, u32 phase
 // One thread. K(0) K(1) V(0) K(2) V(1) … V(n−1): the order in which the groups read.
 __device__ __forceinline__ void load(const Ctx& ctx) {
     const AttnParams& p = ctx.p;
-    SnakeScheduler scheduler = make_scheduler(p);
+    StaticScheduler<kMask> scheduler(p, kTileM);
     Ring<kKvStages> ring;
-    u32 q_phase = 0;
+    Ring<1> q_ring;
 #pragma unroll 1
-    for (u32 position; scheduler.next(position); q_phase ^= 1) {
-        const Job job = make_job(p, scheduler, position);
+    for (Job job; next_job(p, scheduler, job); q_ring.advance()) {
         const u32 n = job.n_blocks;
         if (n > 0) load_kv(ctx, job, p.k_map, n - 1, ring);
-        load_q(ctx, job, q_phase);
+        load_q(ctx, job, q_ring.phase);
 #pragma unroll 1
         for (u32 i = 1; i < n; ++i) {
             load_kv(ctx, job, p.k_map, n - 1 - i, ring);
@@ -239,10 +245,11 @@ __device__ __forceinline__ void mma_qk(const Ctx& ctx, u32 group, u32 stage, flo
     wgmma_commit_group();
 }
 
+// The keys [kFirst, kLast) of O += P·V.
+template <u32 kFirst, u32 kLast>
 __device__ __forceinline__ void mma_pv(const Ctx& ctx, u32 stage, const u32 (&p)[kTileN / 4],
                                        float (&o)[kHeadDim / 2]) {
-    group_mma_ab<kHalf, kHeadDim, kTileN, kKvPanelBytes>(o, p, ctx.kv(stage));
-    wgmma_commit_group();
+    group_mma_ab<kHalf, kHeadDim, kFirst, kLast, kKvPanelBytes>(o, p, ctx.kv(stage));
 }
 
 // Masks a block where it must be: past the end of the keys, or across the diagonal.
@@ -309,8 +316,10 @@ __device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Gr
         wgmma_fence();
         mma_qk(ctx, group.index, k_slot, s);
         const u32 v_slot = next_slot(ctx, group.ring);
-        mma_pv(ctx, v_slot, p, o);
-        pass_turn(group.index);
+        mma_pv<0, kTileN - kLateKeys>(ctx, v_slot, p, o);
+        pass_turn(group.index);  // while the last steps are still to issue: the next group needs a moment to begin
+        mma_pv<kTileN - kLateKeys, kTileN>(ctx, v_slot, p, o);
+        wgmma_commit_group();
         wait_mma<1>(s);
         release_slot(ctx, k_slot);
         mask_block(ctx, first_row, job.n_blocks - 1 - i, s);
@@ -325,7 +334,8 @@ __device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Gr
 
     const u32 v_slot = next_slot(ctx, group.ring);
     wgmma_fence();
-    mma_pv(ctx, v_slot, p, o);
+    mma_pv<0, kTileN>(ctx, v_slot, p, o);
+    wgmma_commit_group();
     wait_mma<0>(o);
     release_slot(ctx, v_slot);
 }
@@ -380,12 +390,11 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Job& job, u32 
 
 // A warpgroup, 64 rows: S, P and O in registers from the first block to the store.
 __device__ __forceinline__ void attend(const Ctx& ctx, u32 index) {
-    SnakeScheduler scheduler = make_scheduler(ctx.p);
+    StaticScheduler<kMask> scheduler(ctx.p, kTileM);
     Group group = {index, {}, {}};
     if (index == kGroups - 1) pass_turn(index);  // group 0 begins
 #pragma unroll 1
-    for (u32 position; scheduler.next(position);) {
-        const Job job = make_job(ctx.p, scheduler, position);
+    for (Job job; next_job(ctx.p, scheduler, job);) {
         FragmentRows rows;
         float o[kHeadDim / 2];
 #pragma unroll
