@@ -39,6 +39,8 @@ namespace {
 
 // ---------------------------------------------------------------------------------------------------- constants
 
+__device__ constexpr u32 min_u32(u32 a, u32 b) { return a < b ? a : b; }
+
 constexpr u32 kHeadDim = FA4_HEAD_DIM;
 constexpr Half kHalf = Half::FA4_HALF;
 constexpr Mask kMask = Mask::FA4_MASK;
@@ -53,12 +55,8 @@ constexpr u32 kTileN = kHeadDim == 256 ? 80 : kHeadDim == 128 ? (kCausal ? 128 :
 #endif
 constexpr u32 kTileM = kGroups * kGroupRows;
 constexpr u32 kKvStages = 4;
-#ifndef FA4_EARLY
-#define FA4_EARLY 0
-#endif
-constexpr u32 kLateKeys = FA4_EARLY * kWgmmaK;
-#ifdef FA4_TILE_N
-#define TILE_N FA4_TILE_N
+#ifndef FA4_PASS
+#define FA4_PASS 1
 #endif
 constexpr u32 kWarps = 4 + 4 * kGroups;
 constexpr u32 kThreads = kWarps * 32;
@@ -71,6 +69,11 @@ constexpr u32 kQPanelBytes = kGroupRows * kSwizzleSpanBytes;
 constexpr u32 kKvPanelBytes = kTileN * kSwizzleSpanBytes;
 constexpr u32 kQBytes = kPanels * kQPanelBytes;
 constexpr u32 kKvBytes = kPanels * kKvPanelBytes;
+
+// Q slots, dealt out group by group and tile by tile: those that shared memory has room for beside the K/V ring, up to
+// two tiles. With a slot to spare, the next tile's Q is there before this one's O has left.
+constexpr u32 kQStages = min_u32((227 * 1024 - 256 - kKvStages * kKvBytes) / kQBytes, 2 * kGroups);
+static_assert(kQStages >= kGroups, "a Q slot for each group");
 
 // Named barriers: a group's turn to issue, and a group among itself.
 constexpr u32 kBarTurn = 1;
@@ -95,15 +98,15 @@ constexpr Table<RoleRow, 2 + kGroups> kRoles = make_roles();
 
 constexpr Table<SmemRow, 3> kSmem = place(Table<SmemRow, 3>{{
     // name      bytes                                           align  stages
-    {"Q",        kQBytes,                                        1024,  kGroups,    0},  // at the end of a tile: O
+    {"Q",        kQBytes,                                        1024,  kQStages,   0},  // at the end of a tile: O
     {"KV",       kKvBytes,                                       1024,  kKvStages,  0},
-    {"barriers", (2 * kGroups + 2 * kKvStages) * kMbarrierBytes, 8,     1,          0},
+    {"barriers", (2 * kQStages + 2 * kKvStages) * kMbarrierBytes, 8,     1,          0},
 }});
 
 constexpr Table<BarrierRow, 4> kBarriers = place(Table<BarrierRow, 4>{{
     // name      arriver    waiter     meaning                                     stages     arrivals     tx_bytes
-    {"Q_full",   "load",    "attend#", "Q tile of the group in smem",              kGroups,   1,           kQBytes,  0},
-    {"Q_empty",  "attend#", "load",    "O has left the slot",                      kGroups,   1,           0,        0},
+    {"Q_full",   "load",    "attend",  "Q rows of a group in the slot",            kQStages,  1,           kQBytes,  0},
+    {"Q_empty",  "attend",  "load",    "O has left the slot",                      kQStages,  1,           0,        0},
     {"KV_full",  "load",    "attend",  "K or V block in the slot",                 kKvStages, 1,           kKvBytes, 0},
     {"KV_empty", "attend",  "load",    "slot read by the products of every group", kKvStages, 4 * kGroups, 0,        0},
 }}, find(kSmem, "barriers").offset);
@@ -137,7 +140,7 @@ struct Ctx {
     __device__ __forceinline__ MbarAddr bar(Barrier b, u32 stage) const {
         return {smem.u + b.offset + stage * kMbarrierBytes};
     }
-    __device__ __forceinline__ SmemAddr q(u32 group) const { return smem + (kSmemQ + group * kQBytes); }
+    __device__ __forceinline__ SmemAddr q(u32 stage) const { return smem + (kSmemQ + stage * kQBytes); }
     __device__ __forceinline__ SmemAddr kv(u32 stage) const { return smem + (kSmemKV + stage * kKvBytes); }
 };
 
@@ -178,18 +181,22 @@ __device__ __forceinline__ void load_kv(const Ctx& ctx, const Job& job, const Te
     }
 }
 
-// The Q tiles of all groups, each as soon as the O before it has left. A tile without keys needs no Q.
-__device__ __forceinline__ void load_q(const Ctx& ctx, const Job& job, u32 phase) {
-#pragma unroll
+// The Q rows of every group, each into the next slot. A tile without keys needs no Q, only the slot for its O.
+__device__ __forceinline__ void load_q(const Ctx& ctx, const Job& job, Ring<kQStages>& ring) {
+#pragma unroll 1
     for (u32 group = 0; group < kGroups; ++group) {
-        wait_empty(ctx.bar(Q_empty, group), phase);
-        if (job.n_blocks == 0) continue;
-        const MbarAddr full = ctx.bar(Q_full, group);
-        mbarrier_arrive_expect_tx(full, kQBytes);
+        wait_empty(ctx.bar(Q_empty, ring.stage), ring.phase);
+        const MbarAddr full = ctx.bar(Q_full, ring.stage);
+        if (job.n_blocks == 0) {
+            mbarrier_arrive(full);
+        } else {
+            mbarrier_arrive_expect_tx(full, kQBytes);
 #pragma unroll
-        for (u32 panel = 0; panel < kPanels; ++panel)
-            cp_async_bulk_tensor_4d_g2s(ctx.q(group) + panel * kQPanelBytes, &ctx.p.q_map, panel * kSpanElems,
-                                        job.first_row + group * kGroupRows, job.head, job.batch, full);
+            for (u32 panel = 0; panel < kPanels; ++panel)
+                cp_async_bulk_tensor_4d_g2s(ctx.q(ring.stage) + panel * kQPanelBytes, &ctx.p.q_map, panel * kSpanElems,
+                                            job.first_row + group * kGroupRows, job.head, job.batch, full);
+        }
+        ring.advance();
     }
 }
 
@@ -198,12 +205,12 @@ __device__ __forceinline__ void load(const Ctx& ctx) {
     const AttnParams& p = ctx.p;
     StaticScheduler<kMask> scheduler(p, kTileM);
     Ring<kKvStages> ring;
-    Ring<1> q_ring;
+    Ring<kQStages> q_ring;
 #pragma unroll 1
-    for (Job job; next_job(p, scheduler, job); q_ring.advance()) {
+    for (Job job; next_job(p, scheduler, job);) {
         const u32 n = job.n_blocks;
         if (n > 0) load_kv(ctx, job, p.k_map, n - 1, ring);
-        load_q(ctx, job, q_ring.phase);
+        load_q(ctx, job, q_ring);
 #pragma unroll 1
         for (u32 i = 1; i < n; ++i) {
             load_kv(ctx, job, p.k_map, n - 1 - i, ring);
@@ -219,7 +226,7 @@ __device__ __forceinline__ void load(const Ctx& ctx) {
 struct Group {
     u32 index;
     Ring<kKvStages> ring;
-    Ring<1> q_ring;
+    Ring<kQStages> q_ring;
 };
 
 __device__ __forceinline__ void take_turn(u32 group) { bar_sync<2 * kGroupThreads>(kBarTurn + group); }
@@ -240,16 +247,15 @@ __device__ __forceinline__ void release_slot(const Ctx& ctx, u32 stage) {
     if (ctx.lane == 0) mbarrier_arrive(ctx.bar(KV_empty, stage));
 }
 
-__device__ __forceinline__ void mma_qk(const Ctx& ctx, u32 group, u32 stage, float (&s)[kTileN / 2]) {
-    group_mma_abt<kHalf, kTileN, kHeadDim, kQPanelBytes, kKvPanelBytes>(s, ctx.q(group), ctx.kv(stage));
+__device__ __forceinline__ void mma_qk(const Ctx& ctx, u32 q_slot, u32 stage, float (&s)[kTileN / 2]) {
+    group_mma_abt<kHalf, kTileN, kHeadDim, kQPanelBytes, kKvPanelBytes>(s, ctx.q(q_slot), ctx.kv(stage));
     wgmma_commit_group();
 }
 
-// The keys [kFirst, kLast) of O += P·V.
-template <u32 kFirst, u32 kLast>
 __device__ __forceinline__ void mma_pv(const Ctx& ctx, u32 stage, const u32 (&p)[kTileN / 4],
                                        float (&o)[kHeadDim / 2]) {
-    group_mma_ab<kHalf, kHeadDim, kFirst, kLast, kKvPanelBytes>(o, p, ctx.kv(stage));
+    group_mma_ab<kHalf, kHeadDim, kTileN, kKvPanelBytes>(o, p, ctx.kv(stage));
+    wgmma_commit_group();
 }
 
 // Masks a block where it must be: past the end of the keys, or across the diagonal.
@@ -298,11 +304,10 @@ __device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Gr
     float s[kTileN / 2], alpha[2];
     u32 p[kTileN / 4];
 
-    wait_full(ctx.bar(Q_full, group.index), group.q_ring.phase);
-    group.q_ring.advance();
+    const u32 q_slot = group.q_ring.stage;
     u32 k_slot = next_slot(ctx, group.ring);
     wgmma_fence();
-    mma_qk(ctx, group.index, k_slot, s);
+    mma_qk(ctx, q_slot, k_slot, s);
     wait_mma<0>(s);
     release_slot(ctx, k_slot);
     mask_block(ctx, first_row, job.n_blocks - 1, s);
@@ -314,13 +319,12 @@ __device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Gr
         k_slot = next_slot(ctx, group.ring);
         take_turn(group.index);
         wgmma_fence();
-        mma_qk(ctx, group.index, k_slot, s);
+        mma_qk(ctx, q_slot, k_slot, s);
         const u32 v_slot = next_slot(ctx, group.ring);
-        mma_pv<0, kTileN - kLateKeys>(ctx, v_slot, p, o);
-        pass_turn(group.index);  // while the last steps are still to issue: the next group needs a moment to begin
-        mma_pv<kTileN - kLateKeys, kTileN>(ctx, v_slot, p, o);
-        wgmma_commit_group();
+        mma_pv(ctx, v_slot, p, o);
+        if (FA4_PASS == 0) pass_turn(group.index);
         wait_mma<1>(s);
+        if (FA4_PASS == 1) pass_turn(group.index);
         release_slot(ctx, k_slot);
         mask_block(ctx, first_row, job.n_blocks - 1 - i, s);
         softmax_block(ctx, s, rows, alpha);
@@ -334,8 +338,7 @@ __device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Gr
 
     const u32 v_slot = next_slot(ctx, group.ring);
     wgmma_fence();
-    mma_pv<0, kTileN>(ctx, v_slot, p, o);
-    wgmma_commit_group();
+    mma_pv(ctx, v_slot, p, o);
     wait_mma<0>(o);
     release_slot(ctx, v_slot);
 }
@@ -349,9 +352,9 @@ __device__ __forceinline__ void store_lse(const Ctx& ctx, const Job& job, u32 ro
 }
 
 // Normalises O, stages it where Q was and stores it by TMA, which clips rows past the end; and the LSE.
-__device__ __forceinline__ void finish_tile(const Ctx& ctx, const Job& job, u32 group, FragmentRows& rows,
+__device__ __forceinline__ void finish_tile(const Ctx& ctx, const Job& job, const Group& group, FragmentRows& rows,
                                             float (&o)[kHeadDim / 2]) {
-    const u32 first_row = job.first_row + group * kGroupRows;
+    const u32 first_row = job.first_row + group.index * kGroupRows, q_slot = group.q_ring.stage;
     float inv_sum[2];
 #pragma unroll
     for (u32 half = 0; half < 2; ++half) {
@@ -366,7 +369,7 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Job& job, u32 
     }
     scale_fragment(o, inv_sum[0], inv_sum[1]);
 
-    const SmemAddr tile = ctx.q(group);
+    const SmemAddr tile = ctx.q(q_slot);
 #pragma unroll
     for (u32 e = 0; e < kHeadDim / 2; e += 2) {
         const u32 row = fragment_row(ctx.warp, ctx.lane, e / 2 % 2), col = e / 4 * 8;
@@ -375,7 +378,7 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Job& job, u32 
                       pack_half<kHalf>(o[e + 1], o[e]));
     }
     fence_proxy_async_shared_cta();
-    bar_sync<kGroupThreads>(kBarGroup + group);
+    bar_sync<kGroupThreads>(kBarGroup + group.index);
     if (ctx.warp % 4 == 0 && elect_sync()) {
 #pragma unroll
         for (u32 panel = 0; panel < kPanels; ++panel)
@@ -383,7 +386,7 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Job& job, u32 
                                         tile + panel * kQPanelBytes);
         cp_async_bulk_commit_group();
         cp_async_bulk_wait_group_read<0>();
-        mbarrier_arrive(ctx.bar(Q_empty, group));
+        mbarrier_arrive(ctx.bar(Q_empty, q_slot));
     }
     bar_warp_sync();
 }
@@ -391,7 +394,7 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Job& job, u32 
 // A warpgroup, 64 rows: S, P and O in registers from the first block to the store.
 __device__ __forceinline__ void attend(const Ctx& ctx, u32 index) {
     StaticScheduler<kMask> scheduler(ctx.p, kTileM);
-    Group group = {index, {}, {}};
+    Group group = {index, {}, {index, 0}};
     if (index == kGroups - 1) pass_turn(index);  // group 0 begins
 #pragma unroll 1
     for (Job job; next_job(ctx.p, scheduler, job);) {
@@ -399,13 +402,12 @@ __device__ __forceinline__ void attend(const Ctx& ctx, u32 index) {
         float o[kHeadDim / 2];
 #pragma unroll
         for (u32 e = 0; e < kHeadDim / 2; ++e) o[e] = 0.0f;
-        if (job.n_blocks > 0) {
-            if (kCausal && job.n_blocks * kTileN < ctx.p.seqlen_k) COVER("block_skipped");
-            attend_blocks(ctx, job, group, rows, o);
-        } else {
-            bar_sync<kGroupThreads>(kBarGroup + index);  // no Q_full was waited for: the last O may not have left yet
-        }
-        finish_tile(ctx, job, index, rows, o);
+        wait_full(ctx.bar(Q_full, group.q_ring.stage), group.q_ring.phase);
+        if (kCausal && job.n_blocks * kTileN < ctx.p.seqlen_k) COVER("block_skipped");
+        if (job.n_blocks > 0) attend_blocks(ctx, job, group, rows, o);
+        finish_tile(ctx, job, group, rows, o);
+#pragma unroll
+        for (u32 i = 0; i < kGroups; ++i) group.q_ring.advance();  // the other groups' slots lie in between
     }
     if (index == 0) take_turn(index);  // the last turn passed: no arrival is left behind
 }

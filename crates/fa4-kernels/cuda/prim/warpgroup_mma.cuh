@@ -84,14 +84,13 @@ __device__ __forceinline__ void group_mma_abt(float (&d)[kN / 2], SmemAddr a, Sm
     }
 }
 
-// D += A·B over the contraction [kFirst, kLast): A is a fragment of 64 rows, B has rows of kN elements in panels of 64
-// columns. Asynchronous.
-template <Half kHalf, u32 kN, u32 kFirst, u32 kLast, u32 kPanelBytesB, u32 kRegsA>
-__device__ __forceinline__ void group_mma_ab(float (&d)[kN / 2], const u32 (&a)[kRegsA], SmemAddr b) {
-    static_assert(kLast <= kRegsA * 4, "two elements a register, two rows a thread");
+// D += A·B: A is a fragment of 64 rows and kK columns, B has kK rows of kN elements in panels of 64 columns.
+// Asynchronous.
+template <Half kHalf, u32 kN, u32 kK, u32 kPanelBytesB>
+__device__ __forceinline__ void group_mma_ab(float (&d)[kN / 2], const u32 (&a)[kK / 4], SmemAddr b) {
     const u64 b_desc = smem_desc(kWgmmaDescMnMajor<kPanelBytesB>, b);
 #pragma unroll
-    for (u32 k = kFirst; k < kLast; k += kWgmmaK)
+    for (u32 k = 0; k < kK; k += kWgmmaK)
         wgmma_rs<kHalf, kN>(d, a + k / 4, b_desc + k * kSwizzleSpanBytes / 16);
 }
 
