@@ -1,0 +1,464 @@
+// FlashAttention forward for Hopper (sm_90a), 16-bit types, head_dim 64, 96, 128 or 256:
+//
+//     O = softmax(scale · Q Kᵀ + mask) V        LSE = ln Σ exp(scale · Q Kᵀ + mask)
+//
+// Masks: full; causal aligned bottom-right. Any seqlen_q ≥ 1, any seqlen_k, any GQA ratio, any batch, strides by tensor
+// map. Rows that see no key give O = 0 and LSE = −inf. The manifest compiles this file once per variant:
+// FA4_ENTRY, FA4_HEAD_DIM, FA4_HALF (kBf16, kF16), FA4_MASK (kFull, kCausal).
+//
+// One warp loads by TMA; two or three warpgroups attend, each to 64 query rows of its own, sharing every K/V block.
+// S, P and O of a warpgroup live in its registers. Two overlaps keep the tensor core busy:
+//
+//   within a warpgroup    S(i)=Q·K(i) and O+=P(i−1)·V(i−1) are issued together; the softmax of S(i) runs while the
+//                         second is still being multiplied
+//   between warpgroups    they take turns at issuing, so that one computes exponentials while the other multiplies:
+//
+//   attend0    | S(1) PV(0) |  softmax(1)  | S(2) PV(1) |  softmax(2)  |
+//   attend1                 | S(1) PV(0) |  softmax(1)  | S(2) PV(1) |  …
+//   load       K0 Q V0 K1 …  as slots of the ring fall free
+//
+// K/V blocks run from the last to the first, so that masked blocks come first. The grid is persistent (or one CTA per
+// tile, the code does not care); the next tile's K and V are loaded while this one's O is stored.
+//
+// The deep dive is docs/kernels/fwd_sm90.md.
+
+#include "attn/fragment_softmax.cuh"
+#include "attn/params.cuh"
+#include "attn/static_scheduler.cuh"
+#include "prim/pipeline.cuh"
+#include "prim/swizzle.cuh"
+#include "prim/table.cuh"
+#include "prim/warpgroup_mma.cuh"
+#include "ptx/cover.cuh"
+#include "ptx/ldst.cuh"
+#include "ptx/named_barrier.cuh"
+#include "ptx/sync.cuh"
+#include "ptx/tma.cuh"
+
+namespace {
+
+// ---------------------------------------------------------------------------------------------------- constants
+
+__device__ constexpr u32 min_u32(u32 a, u32 b) { return a < b ? a : b; }
+
+constexpr u32 kHeadDim = FA4_HEAD_DIM;
+constexpr Half kHalf = Half::FA4_HALF;
+constexpr Mask kMask = Mask::FA4_MASK;
+constexpr bool kCausal = kMask == Mask::kCausal;
+
+// Attending warpgroups and keys per block: as many as registers (S, P and O are fragments) and shared memory hold.
+constexpr u32 kGroups = kHeadDim == 64 ? 3 : 2;
+#ifdef FA4_TILE_N
+constexpr u32 kTileN = FA4_TILE_N;
+#else
+constexpr u32 kTileN = kHeadDim == 256 ? 80 : kHeadDim == 128 ? (kCausal ? 128 : 176) : kHeadDim == 96 ? (kCausal ? 128 : 160) : 128;
+#endif
+constexpr u32 kTileM = kGroups * kGroupRows;
+constexpr u32 kKvStages = 4;
+#ifndef FA4_PASS
+#define FA4_PASS 1
+#endif
+constexpr u32 kWarps = 4 + 4 * kGroups;
+constexpr u32 kThreads = kWarps * 32;
+constexpr u32 kLoadRegs = kGroups == 2 ? 40 : 32;
+constexpr u32 kAttendRegs = kGroups == 2 ? 232 : 160;
+
+// Tiles in shared memory are panels of 64 columns (128 bytes: one swizzle span).
+constexpr u32 kPanels = (kHeadDim + kSpanElems - 1) / kSpanElems;
+constexpr u32 kQPanelBytes = kGroupRows * kSwizzleSpanBytes;
+constexpr u32 kKvPanelBytes = kTileN * kSwizzleSpanBytes;
+constexpr u32 kQBytes = kPanels * kQPanelBytes;
+constexpr u32 kKvBytes = kPanels * kKvPanelBytes;
+
+// Q slots, dealt out group by group and tile by tile: those that shared memory has room for beside the K/V ring, up to
+// two tiles. With a slot to spare, the next tile's Q is there before this one's O has left.
+constexpr u32 kQStages = min_u32((227 * 1024 - 256 - kKvStages * kKvBytes) / kQBytes, 2 * kGroups);
+static_assert(kQStages >= kGroups, "a Q slot for each group");
+
+// Named barriers: a group's turn to issue, and a group among itself.
+constexpr u32 kBarTurn = 1;
+constexpr u32 kBarGroup = kBarTurn + kGroups;
+
+// ------------------------------------------------------------------------------------------------------- tables
+
+// clang-format off
+__device__ constexpr Table<RoleRow, 2 + kGroups> make_roles() {
+    Table<RoleRow, 2 + kGroups> roles = {{
+        // name  first  warps  regs
+        {"load", 0,     1,     kLoadRegs},
+        {"idle", 1,     3,     kLoadRegs},
+    }};
+    for (u32 group = 0; group < kGroups; ++group) {
+        roles.row[2 + group] = {"attend0", 4 + 4 * group, 4, kAttendRegs};
+        roles.row[2 + group].name[6] = char('0' + group);
+    }
+    return roles;
+}
+constexpr Table<RoleRow, 2 + kGroups> kRoles = make_roles();
+
+constexpr Table<SmemRow, 3> kSmem = place(Table<SmemRow, 3>{{
+    // name      bytes                                           align  stages
+    {"Q",        kQBytes,                                        1024,  kQStages,   0},  // at the end of a tile: O
+    {"KV",       kKvBytes,                                       1024,  kKvStages,  0},
+    {"barriers", (2 * kQStages + 2 * kKvStages) * kMbarrierBytes, 8,     1,          0},
+}});
+
+constexpr Table<BarrierRow, 4> kBarriers = place(Table<BarrierRow, 4>{{
+    // name      arriver    waiter     meaning                                     stages     arrivals     tx_bytes
+    {"Q_full",   "load",    "attend",  "Q rows of a group in the slot",            kQStages,  1,           kQBytes,  0},
+    {"Q_empty",  "attend",  "load",    "O has left the slot",                      kQStages,  1,           0,        0},
+    {"KV_full",  "load",    "attend",  "K or V block in the slot",                 kKvStages, 1,           kKvBytes, 0},
+    {"KV_empty", "attend",  "load",    "slot read by the products of every group", kKvStages, 4 * kGroups, 0,        0},
+}}, find(kSmem, "barriers").offset);
+// clang-format on
+
+// ------------------------------------------------------------------------------------------------ table asserts
+
+static_assert(roles_tile_warps(kRoles, kWarps), "roles cover the warps, one register budget per warpgroup");
+static_assert(register_count(kRoles) <= 64 * 1024, "registers of an SM");
+static_assert(smem_bytes(kSmem) <= 227 * 1024, "shared memory of a CTA");
+static_assert(barrier_count(kBarriers) * kMbarrierBytes <= find(kSmem, "barriers").bytes, "room for the barriers");
+static_assert(kKvPanelBytes % kSwizzleGroupBytes == 0 && kTileN % kWgmmaK == 0, "whole swizzle groups and k-steps");
+
+// ----------------------------------------------------------------------------------------------- params and Ctx
+
+// Offsets of the table rows as constants.
+struct Barrier {
+    u32 offset;
+};
+__device__ constexpr Barrier barrier(const char* name) { return {find(kBarriers, name).offset}; }
+constexpr Barrier Q_full = barrier("Q_full"), Q_empty = barrier("Q_empty"), KV_full = barrier("KV_full"),
+                  KV_empty = barrier("KV_empty");
+constexpr u32 kSmemQ = find(kSmem, "Q").offset, kSmemKV = find(kSmem, "KV").offset;
+
+// What every role sees: parameters, address bases, and which thread it is.
+struct Ctx {
+    const AttnParams& p;
+    SmemAddr smem;
+    u32 warp, lane;
+
+    __device__ __forceinline__ MbarAddr bar(Barrier b, u32 stage) const {
+        return {smem.u + b.offset + stage * kMbarrierBytes};
+    }
+    __device__ __forceinline__ SmemAddr q(u32 stage) const { return smem + (kSmemQ + stage * kQBytes); }
+    __device__ __forceinline__ SmemAddr kv(u32 stage) const { return smem + (kSmemKV + stage * kKvBytes); }
+};
+
+// One query tile of a CTA.
+struct Job {
+    u32 first_row, n_blocks, head, kv_head, batch;
+};
+
+// The next tile of this CTA; false: no more.
+__device__ __forceinline__ bool next_job(const AttnParams& p, StaticScheduler<kMask>& scheduler, Job& job) {
+    u32 m_block, head_in_batch;
+    if (!scheduler.next(m_block, head_in_batch)) return false;
+    job.batch = head_in_batch / p.num_heads_q;
+    job.head = head_in_batch - job.batch * p.num_heads_q;
+    job.kv_head = job.head / p.qhead_per_kvhead;
+    job.first_row = m_block * kTileM;
+    job.n_blocks = make_tile<kMask, kTileM, kTileN>(p, job.first_row).n_blocks;
+    return true;
+}
+
+// -------------------------------------------------------------------------------------------------- role: load
+
+// Loads one K or V block into the next slot of the ring. The tensor map clips the sequence and fills with zeros.
+__device__ __forceinline__ void load_kv(const Ctx& ctx, const Job& job, const TensorMap& map, u32 n_block,
+                                        Ring<kKvStages>& ring) {
+    wait_empty(ctx.bar(KV_empty, ring.stage), ring.phase);
+    const MbarAddr full = ctx.bar(KV_full, ring.stage);
+    mbarrier_arrive_expect_tx(full, kKvBytes);
+#pragma unroll
+    for (u32 panel = 0; panel < kPanels; ++panel)
+        cp_async_bulk_tensor_4d_g2s(ctx.kv(ring.stage) + panel * kKvPanelBytes, &map, panel * kSpanElems,
+                                    n_block * kTileN, job.kv_head, job.batch, full);
+    if (ring.advance()) {
+        if (ring.phase == 1)
+            COVER("ring_wrap_0");
+        else
+            COVER("ring_wrap_1");
+    }
+}
+
+// The Q rows of every group, each into the next slot. A tile without keys needs no Q, only the slot for its O.
+__device__ __forceinline__ void load_q(const Ctx& ctx, const Job& job, Ring<kQStages>& ring) {
+#pragma unroll 1
+    for (u32 group = 0; group < kGroups; ++group) {
+        wait_empty(ctx.bar(Q_empty, ring.stage), ring.phase);
+        const MbarAddr full = ctx.bar(Q_full, ring.stage);
+        if (job.n_blocks == 0) {
+            mbarrier_arrive(full);
+        } else {
+            mbarrier_arrive_expect_tx(full, kQBytes);
+#pragma unroll
+            for (u32 panel = 0; panel < kPanels; ++panel)
+                cp_async_bulk_tensor_4d_g2s(ctx.q(ring.stage) + panel * kQPanelBytes, &ctx.p.q_map, panel * kSpanElems,
+                                            job.first_row + group * kGroupRows, job.head, job.batch, full);
+        }
+        ring.advance();
+    }
+}
+
+// One thread. K(0) K(1) V(0) K(2) V(1) … V(n−1): the order in which the groups read.
+__device__ __forceinline__ void load(const Ctx& ctx) {
+    const AttnParams& p = ctx.p;
+    StaticScheduler<kMask> scheduler(p, kTileM);
+    Ring<kKvStages> ring;
+    Ring<kQStages> q_ring;
+#pragma unroll 1
+    for (Job job; next_job(p, scheduler, job);) {
+        const u32 n = job.n_blocks;
+        if (n > 0) load_kv(ctx, job, p.k_map, n - 1, ring);
+        load_q(ctx, job, q_ring);
+#pragma unroll 1
+        for (u32 i = 1; i < n; ++i) {
+            load_kv(ctx, job, p.k_map, n - 1 - i, ring);
+            load_kv(ctx, job, p.v_map, n - i, ring);
+        }
+        if (n > 0) load_kv(ctx, job, p.v_map, 0, ring);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ role: attend#
+
+// What an attending warpgroup carries along.
+struct Group {
+    u32 index;
+    Ring<kKvStages> ring;
+    Ring<kQStages> q_ring;
+};
+
+__device__ __forceinline__ void take_turn(u32 group) { bar_sync<2 * kGroupThreads>(kBarTurn + group); }
+__device__ __forceinline__ void pass_turn(u32 group) {
+    bar_arrive<2 * kGroupThreads>(kBarTurn + (group + 1 == kGroups ? 0 : group + 1));
+}
+
+// The slot that comes next in the ring, full.
+__device__ __forceinline__ u32 next_slot(const Ctx& ctx, Ring<kKvStages>& ring) {
+    const u32 stage = ring.stage;
+    wait_full(ctx.bar(KV_full, stage), ring.phase);
+    ring.advance();
+    return stage;
+}
+
+// One arrival per warp: wait_group speaks for the warp that executes it.
+__device__ __forceinline__ void release_slot(const Ctx& ctx, u32 stage) {
+    if (ctx.lane == 0) mbarrier_arrive(ctx.bar(KV_empty, stage));
+}
+
+__device__ __forceinline__ void mma_qk(const Ctx& ctx, u32 q_slot, u32 stage, float (&s)[kTileN / 2]) {
+    group_mma_abt<kHalf, kTileN, kHeadDim, kQPanelBytes, kKvPanelBytes>(s, ctx.q(q_slot), ctx.kv(stage));
+    wgmma_commit_group();
+}
+
+__device__ __forceinline__ void mma_pv(const Ctx& ctx, u32 stage, const u32 (&p)[kTileN / 4],
+                                       float (&o)[kHeadDim / 2]) {
+    group_mma_ab<kHalf, kHeadDim, kTileN, kKvPanelBytes>(o, p, ctx.kv(stage));
+    wgmma_commit_group();
+}
+
+// Masks a block where it must be: past the end of the keys, or across the diagonal.
+__device__ __forceinline__ void mask_block(const Ctx& ctx, u32 first_row, u32 n_block, float (&s)[kTileN / 2]) {
+    const u32 first_key = n_block * kTileN;
+    // Uniform over the group: does its first row, which sees the fewest keys, see all of the block?
+    if (first_key + kTileN <= visible_keys<kMask>(ctx.p, first_row)) {
+        COVER("block_full");
+        return;
+    }
+    if (first_key + kTileN > ctx.p.seqlen_k)
+        COVER("tail_k");
+    else
+        COVER("block_diagonal");
+    const u32 row = first_row + fragment_row(ctx.warp, ctx.lane, 0);
+    mask_fragment(s, ctx.lane, i32(visible_keys<kMask>(ctx.p, row) - first_key),
+                  i32(visible_keys<kMask>(ctx.p, row + 8) - first_key));
+}
+
+// S to P in place, and the rows' statistics. alpha: the factors of what the rows accumulated before.
+__device__ __forceinline__ void softmax_block(const Ctx& ctx, float (&s)[kTileN / 2], FragmentRows& rows,
+                                              float (&alpha)[2]) {
+    const float block_max[2] = {fragment_row_max<0>(s, rows.row[0].row_max), fragment_row_max<1>(s, rows.row[1].row_max)};
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+        alpha[half] = update_row_max(rows.row[half], block_max[half], ctx.p.scale_log2, ctx.p.rescale_threshold);
+        rows.row[half].row_sum *= alpha[half];
+    }
+    exponentiate_fragment(s, rows, ctx.p.scale_log2);
+}
+
+// O times alpha, by the whole warp, if any of its rows asks for it.
+__device__ __forceinline__ void rescale_o(float (&o)[kHeadDim / 2], const float (&alpha)[2]) {
+    if (!vote_sync_any(alpha[0] < 1.0f || alpha[1] < 1.0f)) {
+        COVER("rescale_skipped");
+        return;
+    }
+    COVER("rescale_taken");
+    scale_fragment(o, alpha[0], alpha[1]);
+}
+
+// All K/V blocks of a tile: O and the rows' statistics, not yet normalised.
+__device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Group& group, FragmentRows& rows,
+                                              float (&o)[kHeadDim / 2]) {
+    const u32 first_row = job.first_row + group.index * kGroupRows;
+    float s[kTileN / 2], alpha[2];
+    u32 p[kTileN / 4];
+
+    const u32 q_slot = group.q_ring.stage;
+    u32 k_slot = next_slot(ctx, group.ring);
+    wgmma_fence();
+    mma_qk(ctx, q_slot, k_slot, s);
+    wait_mma<0>(s);
+    release_slot(ctx, k_slot);
+    mask_block(ctx, first_row, job.n_blocks - 1, s);
+    softmax_block(ctx, s, rows, alpha);
+    pack_fragment<kHalf>(s, p);
+
+#pragma unroll 1
+    for (u32 i = 1; i < job.n_blocks; ++i) {
+        k_slot = next_slot(ctx, group.ring);
+        take_turn(group.index);
+        wgmma_fence();
+        mma_qk(ctx, q_slot, k_slot, s);
+        const u32 v_slot = next_slot(ctx, group.ring);
+        mma_pv(ctx, v_slot, p, o);
+        if (FA4_PASS == 0) pass_turn(group.index);
+        wait_mma<1>(s);
+        if (FA4_PASS == 1) pass_turn(group.index);
+        release_slot(ctx, k_slot);
+        mask_block(ctx, first_row, job.n_blocks - 1 - i, s);
+        softmax_block(ctx, s, rows, alpha);
+        wait_mma<0>(o);
+        release_slot(ctx, v_slot);
+#pragma unroll
+        for (u32 e = 0; e < kTileN / 2; ++e) pin_register(s[e]);  // P is packed only when its registers are free
+        pack_fragment<kHalf>(s, p);
+        rescale_o(o, alpha);
+    }
+
+    const u32 v_slot = next_slot(ctx, group.ring);
+    wgmma_fence();
+    mma_pv(ctx, v_slot, p, o);
+    wait_mma<0>(o);
+    release_slot(ctx, v_slot);
+}
+
+__device__ __forceinline__ void store_lse(const Ctx& ctx, const Job& job, u32 row, float lse) {
+    const AttnParams& p = ctx.p;
+    if (p.lse == nullptr || row >= p.seqlen_q) return;
+    st_global_f32(p.lse + (i64(job.batch) * p.lse_batch_stride + i64(job.head) * p.lse_head_stride +
+                           i64(row) * p.lse_row_stride),
+                  lse);
+}
+
+// Normalises O, stages it where Q was and stores it by TMA, which clips rows past the end; and the LSE.
+__device__ __forceinline__ void finish_tile(const Ctx& ctx, const Job& job, const Group& group, FragmentRows& rows,
+                                            float (&o)[kHeadDim / 2]) {
+    const u32 first_row = job.first_row + group.index * kGroupRows, q_slot = group.q_ring.stage;
+    float inv_sum[2];
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+        const float row_sum = quad_sum(rows.row[half].row_sum);
+        // A row that saw a key has a P of at least 1 in its sum, because row_max never exceeds the true maximum.
+        const bool empty_row = row_sum == 0.0f;
+        if (kCausal && empty_row) COVER("empty_row");
+        inv_sum[half] = empty_row ? 0.0f : rcp_approx_ftz_f32(row_sum);
+        const float lse = (rows.row[half].m2(ctx.p.scale_log2) + lg2_approx_ftz_f32(row_sum)) * kLn2;
+        if (ctx.lane % 4 == 0)
+            store_lse(ctx, job, first_row + fragment_row(ctx.warp, ctx.lane, half), empty_row ? minus_infinity() : lse);
+    }
+    scale_fragment(o, inv_sum[0], inv_sum[1]);
+
+    const SmemAddr tile = ctx.q(q_slot);
+#pragma unroll
+    for (u32 e = 0; e < kHeadDim / 2; e += 2) {
+        const u32 row = fragment_row(ctx.warp, ctx.lane, e / 2 % 2), col = e / 4 * 8;
+        st_shared_b32(tile + (col / kSpanElems * kQPanelBytes +
+                              swizzle_128b(row * kSwizzleSpanBytes + (col % kSpanElems + ctx.lane % 4 * 2) * 2)),
+                      pack_half<kHalf>(o[e + 1], o[e]));
+    }
+    fence_proxy_async_shared_cta();
+    bar_sync<kGroupThreads>(kBarGroup + group.index);
+    if (ctx.warp % 4 == 0 && elect_sync()) {
+#pragma unroll
+        for (u32 panel = 0; panel < kPanels; ++panel)
+            cp_async_bulk_tensor_4d_s2g(&ctx.p.o_map, panel * kSpanElems, first_row, job.head, job.batch,
+                                        tile + panel * kQPanelBytes);
+        cp_async_bulk_commit_group();
+        cp_async_bulk_wait_group_read<0>();
+        mbarrier_arrive(ctx.bar(Q_empty, q_slot));
+    }
+    bar_warp_sync();
+}
+
+// A warpgroup, 64 rows: S, P and O in registers from the first block to the store.
+__device__ __forceinline__ void attend(const Ctx& ctx, u32 index) {
+    StaticScheduler<kMask> scheduler(ctx.p, kTileM);
+    Group group = {index, {}, {index, 0}};
+    if (index == kGroups - 1) pass_turn(index);  // group 0 begins
+#pragma unroll 1
+    for (Job job; next_job(ctx.p, scheduler, job);) {
+        FragmentRows rows;
+        float o[kHeadDim / 2];
+#pragma unroll
+        for (u32 e = 0; e < kHeadDim / 2; ++e) o[e] = 0.0f;
+        wait_full(ctx.bar(Q_full, group.q_ring.stage), group.q_ring.phase);
+        if (kCausal && job.n_blocks * kTileN < ctx.p.seqlen_k) COVER("block_skipped");
+        if (job.n_blocks > 0) attend_blocks(ctx, job, group, rows, o);
+        finish_tile(ctx, job, group, rows, o);
+#pragma unroll
+        for (u32 i = 0; i < kGroups; ++i) group.q_ring.advance();  // the other groups' slots lie in between
+    }
+    if (index == 0) take_turn(index);  // the last turn passed: no arrival is left behind
+}
+
+// ------------------------------------------------------------------------------------------------------- entry
+
+__device__ __forceinline__ void init_barriers(SmemAddr smem) {
+#pragma unroll
+    for (u32 i = 0; i < kBarriers.kRows; ++i)
+#pragma unroll
+        for (u32 stage = 0; stage < kBarriers.row[i].stages; ++stage)
+            mbarrier_init({smem.u + kBarriers.row[i].offset + stage * kMbarrierBytes}, kBarriers.row[i].arrivals);
+    fence_mbarrier_init_release_cluster();
+}
+
+__device__ __forceinline__ void fwd(const AttnParams& p) {
+    extern __shared__ __align__(1024) u8 dynamic_smem[];
+    const SmemAddr smem = {u32(__cvta_generic_to_shared(dynamic_smem))};
+    const u32 warp = shfl_sync_idx_lane0(threadIdx.x / 32), lane = threadIdx.x % 32;
+
+    if (warp == 0 && elect_sync()) {
+        init_barriers(smem);
+        prefetch_tensormap(&p.q_map);
+        prefetch_tensormap(&p.k_map);
+        prefetch_tensormap(&p.v_map);
+        prefetch_tensormap(&p.o_map);
+    }
+    bar_sync_0<kThreads>();
+    const Ctx ctx = {p, smem, warp, lane};
+
+    if (warp < 4) {
+        setmaxnreg_dec<kLoadRegs>();
+        if (warp == 0 && elect_sync()) load(ctx);
+        bar_warp_sync();
+    } else {
+        setmaxnreg_inc<kAttendRegs>();
+        attend(ctx, warp / 4 - 1);
+    }
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------- exported tables and entry names
+
+EXPORT_TABLE(kinfo_header, kTableHeader);
+EXPORT_TABLE(kinfo_roles, kRoles);
+EXPORT_TABLE(kinfo_smem, kSmem);
+EXPORT_TABLE(kinfo_barriers, kBarriers);
+EXPORT_TABLE(kinfo_params, kAttnParams);
+
+// Launch: any grid up to a CTA per tile — (⌈seqlen_q / rows⌉, num_heads_q, batch), or as many CTAs as there are SMs —
+// of kThreads threads; dynamic shared memory as the table says. Boxes of the tensor maps: 64 columns, and the rows of
+// the table's Q (for Q and O) or KV.
+extern "C" __global__ void __launch_bounds__(kThreads, 1) FA4_ENTRY(const __grid_constant__ AttnParams p) { fwd(p); }
