@@ -50,6 +50,18 @@ pub enum DeviceKind {
     Both,
 }
 
+impl DeviceKind {
+    /// The word on the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            DeviceKind::Auto => "auto",
+            DeviceKind::Emu => "emu",
+            DeviceKind::Cuda => "cuda",
+            DeviceKind::Both => "both",
+        }
+    }
+}
+
 /// Flags of the gate.
 #[derive(Args, Debug, Clone)]
 pub struct GateArgs {

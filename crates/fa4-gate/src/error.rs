@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use fa4_host::error::DeviceError;
 use fa4_kernels::compile::BuildError;
 use fa4_kernels::kernel_info::KernelInfoError;
 use fa4_kernels::toolchain::ToolchainError;
@@ -71,10 +72,12 @@ pub enum GateError {
         what: String,
     },
     /// No device of the kind asked for.
-    #[error("--device {device}: the CUDA backend is not built yet; use --device emu (or auto)")]
+    #[error("--device {device}: {source}; --device emu needs none")]
     NoDevice {
         /// The value of `--device`.
         device: &'static str,
+        /// Why there is none.
+        source: DeviceError,
     },
     /// A file that cannot be written or read.
     #[error("{}: {source}", path.display())]

@@ -113,6 +113,7 @@ impl Section {
             lse_ratio: None,
             reason,
             seconds: start.elapsed().as_secs_f64(),
+            digest: None,
         }
     }
 }

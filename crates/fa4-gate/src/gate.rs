@@ -7,18 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fa4_host::emu::{EmuDevice, EmuModule};
+use fa4_kernels::arch::Arch;
 use fa4_kernels::compile::{Builder, CUDA_FOLDER};
+use fa4_kernels::manifest::{ROWS, Row as KernelRow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ptx_emu::launch::Options;
+use ptx_emu::launch::{Options, Schedule};
 
 use crate::cli::{DeviceKind, GateArgs, Run, filter};
 use crate::error::{GateError, exit};
+use crate::evidence::Evidence;
 use crate::foreign_section::Section;
-use crate::kernels::{Candidate, Kernel, compile, ring_depth, workspace};
+use crate::gpu::{GpuRun, Places};
+use crate::kernels::{Candidate, Kernel, compile, compile_for_gpu, ring_depth, workspace};
 use crate::rows::{Row, write_json};
-use crate::select::{Source, select};
+use crate::select::{Routed, Source, select, select_full};
 use crate::session::{Session, Setup, judge_all};
-use crate::{evidence, pipeline, pool, table};
+use crate::{evidence, gpu, pipeline, pool, table};
 
 /// Cost of a foreign case in the unit of [`fa4_spec::Case::cost`], roughly.
 const FOREIGN_COST: u64 = 10;
@@ -26,12 +30,7 @@ const FOREIGN_COST: u64 = 10;
 /// Runs the gate and answers with its exit code.
 pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     let start = Instant::now();
-    match args.device {
-        DeviceKind::Auto | DeviceKind::Emu => {}
-        DeviceKind::Cuda => return Err(GateError::NoDevice { device: "cuda" }),
-        DeviceKind::Both => return Err(GateError::NoDevice { device: "both" }),
-    }
-    // Everything that can be wrong with the flags is said before anything is compiled.
+    // Everything that can be wrong with the flags and the machine is said before anything is compiled.
     let runs = args.runs()?;
     let pattern = filter(args.filter.as_deref())?;
     let root = workspace();
@@ -40,21 +39,61 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         None if args.smoke => Source::Smoke,
         None => Source::Full(&root),
     };
-    select(source, pattern.as_ref(), args.seed, 1)?;
+    let routed = select(source, pattern.as_ref(), args.seed, 1)?.routed;
+    let places = Places::open(args.device)?;
     let candidate = args.cand.as_deref().zip(args.namespace.as_deref());
     let candidate = candidate.map(|(path, namespace)| Candidate { path, namespace });
-    let kernels = compile(&Builder::open(&root)?, &root, candidate)?;
+    let narrowed = args.filter.is_some() || args.configs.is_some() || args.smoke;
+    // A complete run also meets the variants that no case reaches, and says so.
+    let is_wanted = |row: &KernelRow| !narrowed || routed.iter().any(|r| r.kernel.entry == row.entry);
+    let wanted: Vec<&KernelRow> = ROWS.iter().filter(|row| is_wanted(row)).collect();
+    let emulated: Vec<_> = wanted.iter().copied().filter(|row| places.on_emulator(row)).collect();
+
+    let builder = Builder::open(&root)?;
+    let kernels = compile(&builder, &root, candidate, &emulated)?;
+    let mut on_gpus = Vec::new();
+    for place in places.gpus() {
+        let rows: Vec<_> =
+            wanted.iter().copied().filter(|row| places.gpu_arch(row) == Some(place.0)).collect();
+        on_gpus.push((place, compile_for_gpu(&builder, &root, candidate, &rows, place)?));
+    }
     let compiled = start.elapsed();
 
     let depth = kernels.iter().map(|kernel| ring_depth(&kernel.info)).max().unwrap_or(1);
     let selection = select(source, pattern.as_ref(), args.seed, depth + 2)?;
+    // Compared with the emulator, the GPU gets the emulator's sizes; alone it gets the full ones.
+    let for_gpus = match args.device {
+        DeviceKind::Both => select(source, pattern.as_ref(), args.seed, depth + 2)?.routed,
+        _ => select_full(source, pattern.as_ref(), args.seed, depth + 2)?.routed,
+    };
+    let on_emulator: Vec<Routed> =
+        selection.routed.iter().filter(|r| places.on_emulator(r.kernel)).cloned().collect();
     let progress = progress_bar(args.quiet);
-    let cost: u64 = selection.routed.iter().map(|r| r.case.cost() + 1).sum();
+    let cost = |cases: &[Routed]| cases.iter().map(|r| r.case.cost() + 1).sum::<u64>();
     // The foreign kernels prove the emulator and need no candidate, no file and no smoke.
-    let with_foreign = candidate.is_none() && args.configs.is_none() && !args.smoke;
+    let with_foreign =
+        candidate.is_none() && args.configs.is_none() && !args.smoke && args.device != DeviceKind::Cuda;
     let foreign = Section::open(pattern.as_ref())?;
     let foreign_cases = if with_foreign { foreign.len() as u64 } else { 0 };
-    progress.set_length((cost + foreign_cases * FOREIGN_COST) * runs.len() as u64);
+    progress.set_length((cost(&on_emulator) + foreign_cases * FOREIGN_COST) * runs.len() as u64);
+
+    let mut session = Session::default();
+    let gpu_runs = vec![Run { schedule: Schedule::Eager, seed: args.seed }; gpu::RUNS];
+    for ((arch, gpu), kernels) in &on_gpus {
+        let here = |r: &&Routed| places.gpu_arch(r.kernel) == Some(*arch);
+        let cases: Vec<Routed> = for_gpus.iter().filter(here).cloned().collect();
+        progress.inc_length(cost(&cases) * gpu_runs.len() as u64);
+        let setup = Setup {
+            runs: &gpu_runs,
+            device: "cuda",
+            threads: gpu::THREADS.min(pool::cores()),
+            strict: false,
+            stop,
+            progress: &progress,
+        };
+        let judged: Vec<_> = kernels.iter().map(|kernel| (kernel, Evidence::Silicon.name())).collect();
+        session.merge(judge_all(&judged, &cases, &setup, |_| GpuRun::new(gpu)));
+    }
     let proven: BTreeSet<&str> = foreign.ptx().flat_map(evidence::opcodes).collect();
     let judged: Vec<(&Kernel<EmuModule>, &'static str)> =
         kernels.iter().map(|kernel| (kernel, evidence::of(&kernel.ptx, &proven).0.name())).collect();
@@ -66,23 +105,36 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         stop,
         progress: &progress,
     };
-    let mut session = judge_all(&judged, &selection.routed, &setup, |run: Run| {
+    session.merge(judge_all(&judged, &on_emulator, &setup, |run: Run| {
         let options =
             Options { schedule: run.schedule, seed: run.seed, strict: args.strict, ..Options::default() };
         EmuDevice::new(options).with_sources(root.join(CUDA_FOLDER))
-    });
+    }));
     if with_foreign {
         let (rows, interrupted) = foreign.judge(&runs, args.strict, stop, &progress, FOREIGN_COST);
         session.rows.extend(rows);
         session.interrupted |= interrupted;
     }
     progress.finish_and_clear();
+    let homeless = selection
+        .routed
+        .iter()
+        .filter(|r| !places.on_emulator(r.kernel) && places.gpu_arch(r.kernel).is_none())
+        .map(|r| {
+            let archs: Vec<_> = r.kernel.archs.iter().map(|arch| arch.name()).collect();
+            let reason = format!("{} needs a GPU of {}", r.kernel.kernel, archs.join(" or "));
+            Row::unsupported(&r.case.id, args.seed, reason)
+        });
+    session.rows.extend(homeless);
     session.rows.extend(selection.unsupported);
     if let Some(path) = &args.json {
         write_json(path, &session.rows)?;
     }
-    let complete = args.filter.is_none() && args.configs.is_none() && !args.smoke && !session.interrupted;
+    let complete = !narrowed && !session.interrupted;
     let code = verdict(&session, complete);
+    for (_, gpu) in places.gpus().iter().filter(|_| !args.quiet) {
+        println!("{}", gpu.info);
+    }
     print(args, &session, complete, (compiled, start.elapsed()));
     if !args.quiet {
         for kernel in &kernels {
@@ -90,13 +142,18 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
             println!("evidence of {} is `{}` because of {}", kernel.name, level.name(), opcodes.join(", "));
         }
     }
+    if args.device == DeviceKind::Both {
+        println!("{}", table::agreement(&session.rows));
+    }
     Ok(if complete { code.max(pipelined(&kernels, args.quiet)) } else { code })
 }
 
 /// Prints how well each kernel is predicted to be pipelined; the exit code where one is not.
 fn pipelined(kernels: &[Kernel<EmuModule>], quiet: bool) -> u8 {
     let mut code = exit::OK;
-    for row in kernels.iter().filter_map(pipeline::predict) {
+    // The condition speaks of the matrix pipe of sm_100: of two tiles whose products it alternates between.
+    let kernels = kernels.iter().filter(|kernel| kernel.row.archs.contains(&Arch::Sm100a));
+    for row in kernels.filter_map(pipeline::predict) {
         match row.holds() {
             true if quiet => {}
             true => println!("prediction (emulator, not measured): {row}"),

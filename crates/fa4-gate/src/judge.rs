@@ -1,15 +1,18 @@
 //! One case on one device: place the data, run, compare.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use fa4_host::attention;
 use fa4_host::device::Device;
 use fa4_host::emu::EmuDevice;
 use fa4_host::error::{DeviceError, HostError};
-use fa4_host::plan::{DEFAULT_TAU, LSE_BYTES, LaunchPlan, LseRef, TensorRef, Tensors, output_ranges, plan};
+use fa4_host::plan::{
+    DEFAULT_TAU, LSE_BYTES, LaunchPlan, LseRef, TensorRef, Tensors, output_ranges, plan_row,
+};
 use fa4_spec::oracle::{self, Reference};
 use fa4_spec::qdist::{self, Inputs, Placed, Unsupported};
-use fa4_spec::tensor::rows;
+use fa4_spec::tensor::{Layout, rows};
 use fa4_spec::tolerance::{Bounds, Judgement, Wrong, judge};
 use fa4_spec::{AttnProblem, Case};
 
@@ -50,6 +53,10 @@ pub trait GateDevice: Device {
     fn covers(&self) -> BTreeMap<String, u64>;
     /// Findings of the last launch that fail nothing by themselves, one line each.
     fn strict_findings(&self) -> Vec<String>;
+    /// Whether it runs under a schedule of ours; a GPU has its own.
+    fn has_schedules(&self) -> bool {
+        true
+    }
 }
 
 /// How a run ended.
@@ -87,6 +94,14 @@ impl Output {
     /// Whether two runs gave the same bytes.
     pub fn same_bits(&self, other: &Output) -> bool {
         self.o == other.o && self.lse.iter().map(|x| x.to_bits()).eq(other.lse.iter().map(|x| x.to_bits()))
+    }
+
+    /// A number that is the same for the same bits, on every machine.
+    pub fn digest(&self) -> u64 {
+        let mut hash = std::hash::DefaultHasher::new();
+        self.o.hash(&mut hash);
+        self.lse.iter().for_each(|x| x.to_bits().hash(&mut hash));
+        hash.finish()
     }
 }
 
@@ -150,7 +165,7 @@ fn execute<D: GateDevice>(
     let at = |placed: &Placed| TensorRef { buffer: buffers[placed.buffer], layout: placed.layout };
     let tensors = Tensors { q: at(&inputs.q), k: at(&inputs.k), v: at(&inputs.v), o, lse: Some(lse) };
     let tau = case.tau.unwrap_or(DEFAULT_TAU);
-    if let Some(mut plan) = plan(p, &tensors, tau)? {
+    if let Some(mut plan) = plan_row(kernel.row, p, &tensors, tau)? {
         edit(&mut plan);
         let kernel = attention::Kernel { module: &kernel.module, info: &kernel.info };
         attention::launch(device, &plan, kernel, output_ranges(p, &tensors))?;
@@ -158,14 +173,34 @@ fn execute<D: GateDevice>(
     download(device, p, &o, lse.address, lse_elems)
 }
 
+/// Rows that follow each other in memory travel together: a copy to a GPU costs microseconds, however short.
 fn upload<D: Device>(device: &mut D, buffer: u64, placed: &Placed) -> Result<(), DeviceError> {
     let [batch, seqlen, heads, _] = placed.tensor.shape;
     let elem_bytes = placed.tensor.dtype.bytes();
-    for (b, s, h) in rows(batch, seqlen, heads) {
-        let bytes: Vec<u8> = placed.tensor.row(b, s, h).iter().flat_map(|bits| bits.to_le_bytes()).collect();
-        device.write(buffer + placed.layout.row_offset(elem_bytes, b, s, h), &bytes)?;
+    let mut run = (0, Vec::new());
+    for (at, (b, s, h)) in in_memory_order(&placed.layout, elem_bytes, rows(batch, seqlen, heads)) {
+        if at != run.0 + run.1.len() as u64 {
+            send(device, buffer, &run)?;
+            run = (at, Vec::new());
+        }
+        run.1.extend(placed.tensor.row(b, s, h).iter().flat_map(|bits| bits.to_le_bytes()));
     }
-    Ok(())
+    send(device, buffer, &run)
+}
+
+fn send<D: Device>(device: &mut D, buffer: u64, (at, bytes): &(u64, Vec<u8>)) -> Result<(), DeviceError> {
+    if bytes.is_empty() { Ok(()) } else { device.write(buffer + at, bytes) }
+}
+
+/// Rows with their offsets, in the order of these. Rows of a stride 0 stay in the order given.
+fn in_memory_order(
+    layout: &Layout,
+    elem_bytes: u64,
+    rows: impl Iterator<Item = (usize, usize, usize)>,
+) -> Vec<(u64, (usize, usize, usize))> {
+    let mut all: Vec<_> = rows.map(|(b, s, h)| (layout.row_offset(elem_bytes, b, s, h), (b, s, h))).collect();
+    all.sort_by_key(|(at, _)| *at);
+    all
 }
 
 fn download<D: Device>(
@@ -176,11 +211,18 @@ fn download<D: Device>(
     lse_elems: u64,
 ) -> Result<Output, HostError> {
     let elem_bytes = p.q_dtype.bytes();
-    let mut bits = Vec::with_capacity(p.output_elems() as usize);
-    for (b, s, h) in rows(p.batch as usize, p.seqlen_q as usize, p.num_heads_q as usize) {
-        let address = o.buffer + o.layout.row_offset(elem_bytes, b, s, h);
-        let row = device.read(address, p.head_dim_v * elem_bytes)?;
-        bits.extend(row.chunks_exact(2).map(|x| u16::from_le_bytes([x[0], x[1]])));
+    let [batch, seqlen, heads, dim] = [p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v].map(|n| n as usize);
+    let mut bits = vec![0; p.output_elems() as usize];
+    let order = in_memory_order(&o.layout, elem_bytes, rows(batch, seqlen, heads));
+    let row_bytes = p.head_dim_v * elem_bytes;
+    for run in order.chunk_by(|(at, _), (next, _)| at + row_bytes == *next) {
+        let data = device.read(o.buffer + run[0].0, row_bytes * run.len() as u64)?;
+        for ((_, (b, s, h)), row) in run.iter().zip(data.chunks_exact(row_bytes as usize)) {
+            let start = ((b * seqlen + s) * heads + h) * dim;
+            for (bits, x) in bits[start..start + dim].iter_mut().zip(row.chunks_exact(2)) {
+                *bits = u16::from_le_bytes([x[0], x[1]]);
+            }
+        }
     }
     let lse = if lse_elems == 0 { Vec::new() } else { device.read(lse, lse_elems * LSE_BYTES)? };
     let lse = lse.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();

@@ -1,8 +1,12 @@
 //! What is judged: every variant of every kernel, or a candidate in their place, compiled and loaded.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use fa4_host::cuda::{CudaModule, Gpu};
 use fa4_host::emu::EmuModule;
+use fa4_host::error::DeviceError;
 use fa4_kernels::arch::Arch;
 use fa4_kernels::compile::{Builder, CUDA_FOLDER, Image, Job};
 use fa4_kernels::kernel_info::{self, KernelInfo};
@@ -10,6 +14,7 @@ use fa4_kernels::manifest::{ROWS, Row};
 
 use crate::coverage;
 use crate::error::GateError;
+use crate::pool;
 
 /// A compiled variant.
 pub struct Kernel<M> {
@@ -41,64 +46,116 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The job of a kernel's source: all its variants at once, for the architecture that the emulator judges.
-pub fn job(root: &Path, row: &Row) -> Job {
+/// The job of a kernel's source: all variants that one compilation gives, for one architecture.
+pub fn job(root: &Path, row: &Row, arch: Arch) -> Job {
     let variants = ROWS.iter().filter(|r| r.source == row.source && r.defines == row.defines);
     Job {
         name: row.kernel.to_string(),
         source: root.join(CUDA_FOLDER).join(row.source),
         defines: row.defines.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
         entries: variants.map(|r| r.entry.to_string()).collect(),
-        archs: vec![Arch::Sm100a],
+        archs: vec![arch],
     }
 }
 
-/// Compiles and loads every variant, or those that a candidate defines. `rows` limits the work to what is needed.
+/// Compiles and loads `rows`, or those of them that a candidate defines, for the emulator.
 pub fn compile(
     builder: &Builder,
     root: &Path,
     candidate: Option<Candidate<'_>>,
+    rows: &[&'static Row],
 ) -> Result<Vec<Kernel<EmuModule>>, GateError> {
-    let mut kernels: Vec<Kernel<EmuModule>> = Vec::new();
-    let mut images: Vec<(Job, Image, EmuModule)> = Vec::new();
-    for row in ROWS.iter().filter(|row| row.archs.contains(&Arch::Sm100a)) {
-        let mut job = job(root, row);
-        if let Some(candidate) = candidate {
-            job = job.for_candidate(candidate.path, candidate.namespace);
-            job.entries.clear();
+    // The emulator takes PTX of any architecture; a kernel's first is the one that it is written for.
+    compile_for(
+        builder,
+        root,
+        candidate,
+        rows,
+        |row| row.archs[0],
+        |job, image, _| EmuModule::parse(&job.name, &image.ptx),
+    )
+}
+
+/// The same for a GPU. Markers are counted by the emulator only, so that these kernels have none.
+pub fn compile_for_gpu(
+    builder: &Builder,
+    root: &Path,
+    candidate: Option<Candidate<'_>>,
+    rows: &[&'static Row],
+    (arch, gpu): &(Arch, Arc<Gpu>),
+) -> Result<Vec<Kernel<CudaModule>>, GateError> {
+    let load = |_: &Job, image: &Image, info: &KernelInfo| {
+        let entries: Vec<&str> = image.usage.keys().map(String::as_str).collect();
+        CudaModule::load(gpu, &[(image.arch, &image.cubin)], &entries, Some(info))
+    };
+    let mut kernels = compile_for(builder, root, candidate, rows, |_| *arch, load)?;
+    kernels.iter_mut().for_each(|kernel| kernel.markers.clear());
+    Ok(kernels)
+}
+
+fn compile_for<M: Clone>(
+    builder: &Builder,
+    root: &Path,
+    candidate: Option<Candidate<'_>>,
+    rows: &[&'static Row],
+    arch: impl Fn(&Row) -> Arch,
+    load: impl Fn(&Job, &Image, &KernelInfo) -> Result<M, DeviceError>,
+) -> Result<Vec<Kernel<M>>, GateError> {
+    // A candidate is one file that defines entries itself, not a template that macros make variants of.
+    let rows: Vec<_> = rows.iter().filter(|row| candidate.is_none() || row.defines.is_empty()).collect();
+    let job_of = |row: &Row| match candidate {
+        None => job(root, row, arch(row)),
+        Some(candidate) => {
+            let job = job(root, row, arch(row)).for_candidate(candidate.path, candidate.namespace);
+            Job { entries: Vec::new(), ..job }
         }
-        if !images.iter().any(|(known, ..)| *known == job) {
-            let artifact = builder.build(&job)?;
-            let image = artifact.images.into_iter().next().expect("the job names one architecture");
-            let module = EmuModule::parse(&job.name, &image.ptx)
-                .map_err(|e| GateError::Load { kernel: job.name.clone(), what: e.to_string() })?;
-            images.push((job.clone(), image, module));
+    };
+    let mut jobs: Vec<Job> = Vec::new();
+    for row in &rows {
+        let job = job_of(row);
+        if !jobs.contains(&job) {
+            jobs.push(job);
         }
-        let Some((job, image, module)) = images.iter().find(|(known, ..)| *known == job) else { continue };
+    }
+    let built = pool::run(&jobs, pool::cores(), &AtomicBool::new(false), |job| builder.build(job));
+    let mut modules: Vec<(Job, Image, KernelInfo, M)> = Vec::new();
+    for (job, artifact) in jobs.into_iter().zip(built) {
+        let artifact = artifact.expect("nothing stops this pool")?;
+        let image = artifact.images.into_iter().next().expect("the job names one architecture");
+        let info = kernel_info::parse(&image.ptx)
+            .map_err(|source| GateError::Tables { kernel: job.name.clone(), source })?;
+        let module = load(&job, &image, &info)
+            .map_err(|e| GateError::Load { kernel: job.name.clone(), what: e.to_string() })?;
+        modules.push((job, image, info, module));
+    }
+    let mut kernels: Vec<Kernel<M>> = Vec::new();
+    for row in &rows {
+        let wanted = job_of(row);
+        let Some((_, image, info, module)) = modules.iter().find(|(job, ..)| *job == wanted) else {
+            continue;
+        };
         if !image.usage.contains_key(row.entry) {
             continue;
         }
-        let info = kernel_info::parse(&image.ptx)
-            .map_err(|source| GateError::Tables { kernel: job.name.clone(), source })?;
         kernels.push(Kernel {
             row,
             name: candidate.map_or(row.entry.to_string(), |c| format!("{}/{}", c.namespace, row.entry)),
             module: module.clone(),
-            info,
+            info: info.clone(),
             markers: coverage::markers(&image.ptx, row.entry),
             ptx: image.ptx.clone(),
         });
     }
     match candidate {
-        Some(candidate) if kernels.is_empty() => Err(GateError::NoEntry {
-            path: candidate.path.to_path_buf(),
-            defined: images
-                .iter()
-                .flat_map(|(_, i, _)| i.usage.keys().cloned())
-                .collect::<Vec<_>>()
-                .join(", "),
-            wanted: ROWS.iter().map(|r| r.entry).collect::<Vec<_>>().join(", "),
-        }),
+        Some(candidate) if kernels.is_empty() => {
+            let defined: Vec<_> =
+                modules.iter().flat_map(|(_, image, ..)| image.usage.keys().cloned()).collect();
+            Err(GateError::NoEntry {
+                path: candidate.path.to_path_buf(),
+                defined: defined.join(", "),
+                wanted: rows.iter().map(|r| r.entry).collect::<Vec<_>>().join(", "),
+            })
+        }
         _ => Ok(kernels),
     }
 }

@@ -16,6 +16,7 @@ pub mod evidence;
 pub mod foreign;
 pub mod foreign_section;
 pub mod gate;
+pub mod gpu;
 pub mod judge;
 pub mod kernels;
 pub mod pipeline;

@@ -68,6 +68,9 @@ pub struct Row {
     pub reason: Option<String>,
     /// Wall time of this run.
     pub seconds: f64,
+    /// Digest of the output's bits; not part of the JSON form.
+    #[serde(skip)]
+    pub digest: Option<u64>,
 }
 
 impl Row {
@@ -86,6 +89,7 @@ impl Row {
             lse_ratio: None,
             reason: Some(reason),
             seconds: 0.0,
+            digest: None,
         }
     }
 }

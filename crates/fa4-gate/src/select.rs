@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use fa4_host::route;
-use fa4_kernels::manifest::Row as KernelRow;
+use fa4_host::routes::route_among;
+use fa4_kernels::manifest::{self, ROWS, Row as KernelRow};
 use fa4_spec::{Case, cases, qdist, sets};
 use regex::Regex;
 
@@ -47,20 +48,51 @@ pub fn select(
     seed: u64,
     least_blocks: u64,
 ) -> Result<Selection, GateError> {
+    choose(source, filter, seed, |case| cases::reduce(case, least_blocks))
+}
+
+/// The same without reduction, for a GPU, except of cases whose oracle alone would take minutes.
+pub fn select_full(
+    source: Source<'_>,
+    filter: Option<&Regex>,
+    seed: u64,
+    least_blocks: u64,
+) -> Result<Selection, GateError> {
+    choose(source, filter, seed, |case| match case.cost() <= MOST_BLOCKS {
+        true => case.clone(),
+        false => cases::reduce(case, least_blocks),
+    })
+}
+
+/// Most blocks of S of a case that is run in full: the oracle works on about a hundred a second and core.
+const MOST_BLOCKS: u64 = 4096;
+
+fn choose(
+    source: Source<'_>,
+    filter: Option<&Regex>,
+    seed: u64,
+    reduce: impl Fn(&Case) -> Case,
+) -> Result<Selection, GateError> {
     let mut selection = Selection::default();
     for case in expand(source, seed)? {
-        // What the kernel lacks says more than what the data generator lacks.
-        let routed = route(&case.problem).map_err(|e| e.to_string());
-        let routed = routed.and_then(|row| qdist::supports(&case).map(|()| row).map_err(|e| e.to_string()));
-        let kernel = routed.as_ref().map_or("none", |row| row.entry);
-        if filter.is_some_and(|f| !f.is_match(&format!("{kernel}/{}", case.id))) {
-            continue;
-        }
-        match routed {
-            Ok(kernel) => {
-                selection.routed.push(Routed { case: cases::reduce(&case, least_blocks), kernel });
+        let chosen = |kernel: &str| filter.is_none_or(|f| f.is_match(&format!("{kernel}/{}", case.id)));
+        // What the kernels lack says more than what the data generator lacks.
+        let served = route(&case.problem).map_err(|e| e.to_string());
+        match served.and_then(|_| qdist::supports(&case).map_err(|e| e.to_string())) {
+            Err(reason) if chosen("none") => {
+                selection.unsupported.push(Row::unsupported(&case.id, seed, reason));
             }
-            Err(reason) => selection.unsupported.push(Row::unsupported(&case.id, seed, reason)),
+            Err(_) => {}
+            Ok(()) => {
+                // Every kernel that serves the case is judged on it.
+                let of =
+                    |kernel: &str| ROWS.iter().filter(move |row| row.kernel == kernel).collect::<Vec<_>>();
+                let rows =
+                    manifest::kernels().into_iter().map(|kernel| route_among(&case.problem, of(kernel)));
+                for kernel in rows.flatten().filter(|row| chosen(row.entry)) {
+                    selection.routed.push(Routed { case: reduce(&case), kernel });
+                }
+            }
         }
     }
     Ok(selection)
@@ -125,7 +157,8 @@ mod tests {
     #[test]
     fn ids_are_unique() {
         let selection = full(None);
-        let mut ids: Vec<_> = selection.routed.iter().map(|r| r.case.id.clone()).collect();
+        let mut ids: Vec<_> =
+            selection.routed.iter().map(|r| format!("{}/{}", r.kernel.kernel, r.case.id)).collect();
         ids.extend(selection.unsupported.iter().map(|r| r.case.clone()));
         let count = ids.len();
         ids.sort();
@@ -135,7 +168,7 @@ mod tests {
 
     #[test]
     fn filters_see_kernel_and_case() {
-        assert!(full(Some("causal/tail_.*q129")).routed.len() == 1);
+        assert_eq!(full(Some("sm100.*causal/tail_.*q129")).routed.len(), 1);
         assert!(full(Some("^none/")).routed.is_empty());
         assert!(full(Some("nothing at all")).unsupported.is_empty());
     }

@@ -31,6 +31,23 @@ pub struct Session {
     pub interrupted: bool,
 }
 
+impl Session {
+    /// Adds what another device gave. Coverage of a kernel that ran on both is the one with markers, the emulator's.
+    pub fn merge(&mut self, other: Session) {
+        self.rows.extend(other.rows);
+        self.interrupted |= other.interrupted;
+        for (finding, runs) in other.strict {
+            *self.strict.entry(finding).or_default() += runs;
+        }
+        for (kernel, coverage) in other.coverage {
+            match self.coverage.get(&kernel) {
+                Some(known) if !known.markers.is_empty() => {}
+                _ => drop(self.coverage.insert(kernel, coverage)),
+            }
+        }
+    }
+}
+
 /// How a session runs.
 pub struct Setup<'a> {
     /// Runs of each case.
@@ -150,6 +167,9 @@ fn one<D: GateDevice>(
         }
     };
     let mut device = device(how);
+    if !device.has_schedules() {
+        row.schedule = None;
+    }
     let outcome = run(kernel, case, &data, &mut device);
     if shared.done.fetch_add(1, Ordering::Relaxed) + 1 == setup.runs.len() {
         *lock(&shared.data) = None;
@@ -167,6 +187,7 @@ fn one<D: GateDevice>(
     if let Verdict::Wrong(wrong) = &outcome.verdict {
         set_ratios(&mut row, wrong);
     }
+    row.digest = outcome.output.as_ref().map(Output::digest);
     compare_bits(&mut row, outcome, how, &shared.first);
     row.seconds = start.elapsed().as_secs_f64();
     RunResult { row, covers: device.covers(), strict }
@@ -184,6 +205,7 @@ pub fn status(verdict: &Verdict) -> (Status, Option<String>) {
         Verdict::Device(error) => {
             let status = match error {
                 DeviceError::Timeout(_) => Status::Timeout,
+                DeviceError::OutOfMemory { .. } => Status::Unsupported,
                 _ => Status::Fault,
             };
             (status, Some(error.to_string()))
@@ -211,13 +233,16 @@ fn compare_bits(row: &mut Row, outcome: Outcome, how: Run, first: &Mutex<Option<
     let Some(output) = outcome.output.filter(|_| row.status == Status::Pass) else { return };
     let mut first = lock(first);
     match &*first {
-        None => *first = Some((format!("{} (seed {})", how.schedule.as_str(), how.seed), output)),
+        None => {
+            let name = row.schedule.map_or("in an earlier run".to_string(), |schedule| {
+                format!("under schedule {schedule} (seed {})", how.seed)
+            });
+            *first = Some((name, output));
+        }
         Some((_, bits)) if bits.same_bits(&output) => {}
         Some((other, _)) => {
             row.status = Status::Fail;
-            row.reason = Some(format!(
-                "other bits than under schedule {other}, though both are within bounds: a race"
-            ));
+            row.reason = Some(format!("other bits than {other}, though both are within bounds: a race"));
         }
     }
 }

@@ -14,7 +14,9 @@ use crate::rows::{Row, Status};
 /// One line per case where all its runs pass, one per run elsewhere; cases that nothing serves are not in it.
 pub fn verdicts<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let mut builder = Builder::default();
-    builder.push_record(["kernel", "case", "schedule", "status", "O", "LSE", "evidence", "scale", "seconds"]);
+    builder.push_record([
+        "kernel", "case", "device", "schedule", "status", "O", "LSE", "evidence", "scale", "seconds",
+    ]);
     for group in groups(rows.filter(|row| row.kernel != "none")) {
         if group.iter().all(|row| row.status == Status::Pass) {
             let schedules = match group.as_slice() {
@@ -32,7 +34,7 @@ pub fn verdicts<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     }
     let mut table = builder.build();
     table.with(Style::sharp());
-    for column in [4, 5, 8] {
+    for column in [5, 6, 9] {
         table.modify(Columns::one(column), Alignment::right());
     }
     table.to_string()
@@ -48,14 +50,20 @@ fn groups<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<Vec<&'a Row>> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
         match groups.last_mut() {
-            Some(group) if group[0].kernel == row.kernel && group[0].case == row.case => group.push(row),
+            Some(group)
+                if group[0].kernel == row.kernel
+                    && group[0].case == row.case
+                    && group[0].device == row.device =>
+            {
+                group.push(row);
+            }
             _ => groups.push(vec![row]),
         }
     }
     groups
 }
 
-fn record(group: &[&Row], schedule: String) -> [String; 9] {
+fn record(group: &[&Row], schedule: String) -> [String; 10] {
     let worst = |ratio: fn(&Row) -> Option<f64>| {
         let worst = group.iter().filter_map(|row| ratio(row)).reduce(f64::max);
         worst.map_or("-".to_string(), |x| format!("{x:.3}"))
@@ -64,6 +72,7 @@ fn record(group: &[&Row], schedule: String) -> [String; 9] {
     [
         row.kernel.clone(),
         row.case.clone(),
+        row.device.unwrap_or("-").to_string(),
         schedule,
         row.status.name().to_string(),
         worst(|row| row.o_ratio),
@@ -110,14 +119,46 @@ pub fn failures(rows: &[Row], flags: &str) -> String {
         );
         let _ = writeln!(text, "    {reason}");
         let case = regex::escape(&row.case);
+        let how = match row.schedule {
+            Some(schedule) => format!("--schedule {schedule}"),
+            None => format!("--device {}", row.device.unwrap_or("auto")),
+        };
         let _ = writeln!(
             text,
-            "    replay: cargo xtask gate --filter '/{case}$' --schedule {schedule} --seed {}{flags}",
+            "    replay: cargo xtask gate --filter '/{case}$' {how} --seed {}{flags}",
             row.seed
         );
     }
     if wrong.len() > IN_FULL {
         let _ = writeln!(text, "… and {} more; --json FILE has every reason", wrong.len() - IN_FULL);
+    }
+    text
+}
+
+/// How far GPU and emulator agree on the cases that both ran: verdicts, and bits. Different bits within the bounds are no
+/// failure: the emulator's matrix products and exponentials are models.
+pub fn agreement(rows: &[Row]) -> String {
+    let of = |device: &str| {
+        let rows = rows.iter().filter(|row| row.device == Some(device));
+        // Runs of one device on one case have the same bits, or were failed for it.
+        rows.map(|row| ((row.kernel.as_str(), row.case.as_str()), row)).collect::<BTreeMap<_, _>>()
+    };
+    let (gpu, emulator) = (of("cuda"), of("emu"));
+    let both: Vec<_> = gpu.iter().filter_map(|(key, row)| Some((*row, *emulator.get(key)?))).collect();
+    let equal = both.iter().filter(|(a, b)| a.digest.is_some() && a.digest == b.digest).count();
+    let mut text = format!(
+        "GPU and emulator: {} cases ran on both, {equal} with the same bits in every element of O and LSE",
+        both.len()
+    );
+    for (a, b) in both.iter().filter(|(a, b)| a.status != b.status) {
+        let _ = write!(
+            text,
+            "\n  {} {}: {} on the GPU, {} in the emulator",
+            a.kernel,
+            a.case,
+            a.status.name(),
+            b.status.name()
+        );
     }
     text
 }

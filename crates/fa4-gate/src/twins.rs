@@ -199,10 +199,10 @@ fn judge(path: &Path, twin: &Twin, root: &Path, toolchain: &Toolchain) -> Result
     let cuda = folder.join(CUDA_FOLDER);
     copy_folder(&root.join(CUDA_FOLDER), &cuda)?;
     twin.apply(path, &cuda)?;
-    let kernels = compile(&Builder::with_toolchain(&folder, toolchain.clone()), &folder, None)?;
     let bad = |what: String| GateError::Twin { path: path.to_path_buf(), what };
     let case = twin.case(1).map_err(bad)?;
     let row = route(&case.problem).map_err(|e| bad(e.to_string()))?;
+    let kernels = compile(&Builder::with_toolchain(&folder, toolchain.clone()), &folder, None, &[row])?;
     let kernel = kernels.iter().find(|k| k.row.entry == row.entry);
     let kernel = kernel.ok_or_else(|| bad(format!("no entry `{}` came out", row.entry)))?;
     let data = prepare(&case).map_err(|e| bad(e.to_string()))?;

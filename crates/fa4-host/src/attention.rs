@@ -41,7 +41,7 @@ pub fn launch<D: Device>(
     outputs: Vec<(u64, u64)>,
 ) -> Result<(), HostError> {
     let (entry, info) = (plan.row.entry, kernel.info);
-    let params = plan.params.to_bytes(entry, info, |map| device.encode_tensor_map(map))?;
+    let params = plan.params_for(info)?.to_bytes(entry, info, |map| device.encode_tensor_map(map))?;
     device.launch(&KernelLaunch {
         module: kernel.module,
         entry,

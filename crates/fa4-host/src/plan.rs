@@ -1,5 +1,6 @@
 //! From a problem and its tensors to a launch. Pure: the same arguments give the same plan on every machine.
 
+use fa4_kernels::kernel_info::KernelInfo;
 use fa4_kernels::manifest::Row;
 use fa4_spec::problem::AttnProblem;
 use fa4_spec::tensor::{Layout, rows};
@@ -61,8 +62,8 @@ pub struct Tensors {
     pub lse: Option<LseRef>,
 }
 
-/// Everything about a launch but what the compiled kernel says itself (threads, shared memory, parameter offsets) and the
-/// opaque form of its tensor maps.
+/// Everything about a launch but what the compiled kernel says itself (threads, shared memory, parameter offsets, rows of
+/// a box: [`LaunchPlan::params_for`]) and the opaque form of its tensor maps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LaunchPlan {
     /// The compiled variant.
@@ -81,8 +82,40 @@ pub const DEFAULT_TAU: f32 = 8.0;
 
 /// Columns of a tensor-map box: 128 bytes of a 16-bit type, one swizzle span.
 const BOX_COLS: u32 = 64;
-/// Rows of a tensor-map box.
+/// Bytes of a box's row.
+const BOX_ROW_BYTES: u32 = 128;
+/// Rows of a tensor-map box before the kernel's tables are known.
 const BOX_ROWS: u32 = 128;
+
+impl LaunchPlan {
+    /// The parameters with boxes as tall as one stage of the kernel's own shared memory: its region `Q` for q and O, `KV`
+    /// for k and v. A stage holds whole panels of 64 columns.
+    ///
+    /// # Errors
+    /// [`HostError::Abi`] where the kernel has no such region, or one that no box fills.
+    pub fn params_for(&self, info: &KernelInfo) -> Result<AttnParams, HostError> {
+        let mut params = self.params.clone();
+        let rows = |region: &str, head_dim: u32| {
+            let abi = |what: String| HostError::Abi { kernel: self.row.entry.to_string(), what };
+            let stage = info.smem.iter().find(|r| r.name == region).map(|r| r.bytes);
+            let stage = stage.ok_or_else(|| abi(format!("its shared memory has no region `{region}`")))?;
+            let row_bytes = head_dim.div_ceil(BOX_COLS) * BOX_ROW_BYTES;
+            let (rows, rest) = (stage / row_bytes, stage % row_bytes);
+            match (1..=256).contains(&rows) && rest == 0 {
+                true => Ok(rows),
+                false => Err(abi(format!(
+                    "a stage of `{region}` has {stage} bytes, no 1 to 256 rows of {row_bytes}"
+                ))),
+            }
+        };
+        let problem = &self.row.problem;
+        params.q_map.box_dims[1] = rows("Q", problem.head_dim_qk)?;
+        params.k_map.box_dims[1] = rows("KV", problem.head_dim_qk)?;
+        params.v_map.box_dims[1] = rows("KV", problem.head_dim_v)?;
+        params.o_map.box_dims[1] = rows("Q", problem.head_dim_v)?;
+        Ok(params)
+    }
+}
 /// Largest grid dimensions y and z.
 const MAX_GRID_YZ: u64 = 65535;
 /// Size of one LSE.
@@ -91,7 +124,16 @@ pub const LSE_BYTES: u64 = 4;
 /// Plans the forward pass. `None`: O and LSE have no elements, there is nothing to launch. A problem without keys is
 /// launched: the kernel itself writes O = 0 and LSE = −∞.
 pub fn plan(p: &AttnProblem, tensors: &Tensors, tau: f32) -> Result<Option<LaunchPlan>, HostError> {
-    let row = route(p)?;
+    plan_row(route(p)?, p, tensors, tau)
+}
+
+/// The same with a given variant, which must serve the problem ([`crate::routes::route_among`]).
+pub fn plan_row(
+    row: &'static Row,
+    p: &AttnProblem,
+    tensors: &Tensors,
+    tau: f32,
+) -> Result<Option<LaunchPlan>, HostError> {
     if !(tau >= 0.0 && tau.is_finite()) {
         return Err(HostError::Unsupported {
             what: "rescale_threshold",

@@ -109,3 +109,21 @@ fn outputs_are_every_row_and_nothing_else() {
     assert_eq!(ranges.iter().map(|r| r.1).collect::<Vec<_>>(), [o_bytes / 3; 3]);
     assert_eq!(ranges[1].0, 0x4000_0000 + o_bytes / 3 + 256);
 }
+
+/// Boxes are as tall as a stage of the kernel's shared memory: 64 rows of Q and 176 of K and V at head_dim 128.
+#[test]
+fn boxes_are_the_kernels_own() {
+    use fa4_kernels::kernel_info::SmemRegion;
+    let p = problem();
+    let plan = plan(&p, &tensors(&p), 8.0).unwrap().unwrap();
+    let region =
+        |name: &str, bytes| SmemRegion { name: name.into(), bytes, align: 1024, stages: 2, offset: 0 };
+    let info = |smem| KernelInfo { roles: vec![], smem, tmem: vec![], barriers: vec![], params: vec![] };
+    let params = plan.params_for(&info(vec![region("Q", 64 * 256), region("KV", 176 * 256)])).unwrap();
+    let rows = [&params.q_map, &params.k_map, &params.v_map, &params.o_map].map(|map| map.box_dims[1]);
+    assert_eq!(rows, [64, 176, 176, 64]);
+    assert_eq!(params.q_map.box_dims, [64, 64, 1, 1]);
+    let text = |smem| plan.params_for(&info(smem)).unwrap_err().to_string();
+    assert!(text(vec![region("Q", 64 * 256)]).contains("no region `KV`"));
+    assert!(text(vec![region("Q", 100), region("KV", 256)]).contains("no 1 to 256 rows of 256"));
+}

@@ -1,5 +1,6 @@
 //! Which kernel serves which problem, and for the rest: why none does.
 
+use fa4_kernels::arch::Arch;
 use fa4_kernels::manifest::{self, ROWS, Row};
 use fa4_spec::problem::{AttnProblem, DType, MaskKind};
 
@@ -9,6 +10,7 @@ use crate::error::HostError;
 pub fn dtype_of(row: &Row) -> DType {
     match row.problem.dtype {
         manifest::Dtype::Bf16 => DType::Bf16,
+        manifest::Dtype::F16 => DType::F16,
     }
 }
 
@@ -22,9 +24,12 @@ pub fn mask_of(row: &Row) -> MaskKind {
 
 /// The compiled variant that serves a dense problem: the first of `rows` that fits. Where none does, the error names the
 /// first property that none of the rows has.
-pub fn route_among(p: &AttnProblem, rows: &'static [Row]) -> Result<&'static Row, HostError> {
+pub fn route_among(
+    p: &AttnProblem,
+    rows: impl IntoIterator<Item = &'static Row>,
+) -> Result<&'static Row, HostError> {
     p.validate()?;
-    let mut left: Vec<&'static Row> = rows.iter().collect();
+    let mut left: Vec<&'static Row> = rows.into_iter().collect();
     let dim = |d: u32| d.to_string();
     let head_dim = "Other head dims need a kernel of their own.";
     let bf16 = "Convert the tensors.";
@@ -44,7 +49,12 @@ pub fn route_among(p: &AttnProblem, rows: &'static [Row]) -> Result<&'static Row
     Ok(left[0])
 }
 
-/// The compiled variant that serves a dense problem.
+/// The compiled variant that serves a dense problem on GPUs of architecture `arch`.
+pub fn route_on(p: &AttnProblem, arch: Arch) -> Result<&'static Row, HostError> {
+    route_among(p, ROWS.iter().filter(|row| row.archs.contains(&arch)))
+}
+
+/// The compiled variant that serves a dense problem, on whatever GPU: the first in the manifest's order.
 pub fn route(p: &AttnProblem) -> Result<&'static Row, HostError> {
     route_among(p, ROWS)
 }

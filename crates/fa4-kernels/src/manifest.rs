@@ -41,6 +41,8 @@ pub struct Problem {
 pub enum Dtype {
     /// bfloat16.
     Bf16,
+    /// IEEE half.
+    F16,
 }
 
 /// Masks.
@@ -71,11 +73,61 @@ const fn fwd_sm100(variant: &'static str, entry: &'static str, mask: Mask) -> Ro
     }
 }
 
+/// A variant of `fwd_sm90`, which is compiled once per variant: head_dim, query rows per CTA, then type and mask in the
+/// words of names, of the source and of this module.
+macro_rules! fwd_sm90 {
+    ($dim:literal, $rows:literal, $dtype:literal $half:literal $Dtype:ident, $mask:literal $Mask:ident) => {
+        Row {
+            kernel: "fwd_sm90",
+            variant: concat!("hd", $dim, "_", $dtype, "_", $mask),
+            entry: concat!("fwd_sm90_hd", $dim, "_", $dtype, "_", $mask),
+            source: "kernels/fwd_sm90.cu",
+            archs: &[Arch::Sm90a],
+            defines: &[
+                ("FA4_ENTRY", concat!("fwd_sm90_hd", $dim, "_", $dtype, "_", $mask)),
+                ("FA4_HEAD_DIM", stringify!($dim)),
+                ("FA4_HALF", $half),
+                ("FA4_MASK", concat!("k", stringify!($Mask))),
+            ],
+            problem: Problem {
+                dtype: Dtype::$Dtype,
+                head_dim_qk: $dim,
+                head_dim_v: $dim,
+                mask: Mask::$Mask,
+                rows_per_cta: $rows,
+            },
+        }
+    };
+}
+
 /// Every variant of every kernel.
 pub const ROWS: &[Row] = &[
     fwd_sm100("hd128_bf16_full", "fwd_sm100_hd128_bf16_full", Mask::Full),
     fwd_sm100("hd128_bf16_causal", "fwd_sm100_hd128_bf16_causal", Mask::Causal),
+    fwd_sm90!(64, 192, "bf16" "kBf16" Bf16, "full" Full),
+    fwd_sm90!(64, 192, "bf16" "kBf16" Bf16, "causal" Causal),
+    fwd_sm90!(64, 192, "fp16" "kF16" F16, "full" Full),
+    fwd_sm90!(64, 192, "fp16" "kF16" F16, "causal" Causal),
+    fwd_sm90!(96, 128, "bf16" "kBf16" Bf16, "full" Full),
+    fwd_sm90!(96, 128, "bf16" "kBf16" Bf16, "causal" Causal),
+    fwd_sm90!(96, 128, "fp16" "kF16" F16, "full" Full),
+    fwd_sm90!(96, 128, "fp16" "kF16" F16, "causal" Causal),
+    fwd_sm90!(128, 128, "bf16" "kBf16" Bf16, "full" Full),
+    fwd_sm90!(128, 128, "bf16" "kBf16" Bf16, "causal" Causal),
+    fwd_sm90!(128, 128, "fp16" "kF16" F16, "full" Full),
+    fwd_sm90!(128, 128, "fp16" "kF16" F16, "causal" Causal),
+    fwd_sm90!(256, 128, "bf16" "kBf16" Bf16, "full" Full),
+    fwd_sm90!(256, 128, "bf16" "kBf16" Bf16, "causal" Causal),
+    fwd_sm90!(256, 128, "fp16" "kF16" F16, "full" Full),
+    fwd_sm90!(256, 128, "fp16" "kF16" F16, "causal" Causal),
 ];
+
+/// The names of the kernels, in the table's order.
+pub fn kernels() -> Vec<&'static str> {
+    let mut names: Vec<_> = ROWS.iter().map(|row| row.kernel).collect();
+    names.dedup();
+    names
+}
 
 /// The row whose entry function is `entry`.
 pub fn by_entry(entry: &str) -> Option<&'static Row> {
@@ -92,7 +144,10 @@ mod tests {
         let cuda = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda");
         for row in ROWS {
             let text = std::fs::read_to_string(cuda.join(row.source)).expect(row.source);
-            assert!(text.contains(&format!(" {}(", row.entry)), "{} lacks {}", row.source, row.entry);
+            // The entry's name, or the macro that becomes it.
+            let defined = row.defines.iter().find(|(_, value)| *value == row.entry);
+            let name = defined.map_or(row.entry, |(name, _)| *name);
+            assert!(text.contains(&format!(" {name}(")), "{} lacks {name}", row.source);
         }
     }
 
