@@ -47,7 +47,11 @@ constexpr Mask kMask = Mask::FA4_MASK;
 constexpr bool kCausal = kMask == Mask::kCausal;
 
 // Attending warpgroups and keys per block: as many as registers (S, P and O are fragments) and shared memory hold.
+#ifdef FA4_GROUPS
+constexpr u32 kGroups = FA4_GROUPS;
+#else
 constexpr u32 kGroups = kHeadDim == 64 ? 3 : 2;
+#endif
 #ifdef FA4_TILE_N
 constexpr u32 kTileN = FA4_TILE_N;
 #else
@@ -55,8 +59,11 @@ constexpr u32 kTileN = kHeadDim == 256 ? 80 : kHeadDim == 128 ? (kCausal ? 128 :
 #endif
 constexpr u32 kTileM = kGroups * kGroupRows;
 constexpr u32 kKvStages = 4;
-#ifndef FA4_PASS
-#define FA4_PASS 1
+#ifndef FA4_AHEAD
+#define FA4_AHEAD 2
+#endif
+#ifndef FA4_T
+#define FA4_T 0
 #endif
 constexpr u32 kWarps = 4 + 4 * kGroups;
 constexpr u32 kThreads = kWarps * 32;
@@ -252,20 +259,30 @@ __device__ __forceinline__ void mma_qk(const Ctx& ctx, u32 q_slot, u32 stage, fl
     wgmma_commit_group();
 }
 
-__device__ __forceinline__ void mma_pv(const Ctx& ctx, u32 stage, const u32 (&p)[kTileN / 4],
-                                       float (&o)[kHeadDim / 2]) {
-    group_mma_ab<kHalf, kHeadDim, kTileN, kKvPanelBytes>(o, p, ctx.kv(stage));
-    wgmma_commit_group();
-}
+// O += P·V, issued step by step: the queue in front of the tensor core is short, and a warp that fills it waits. After
+// the last step the turn is passed.
+constexpr u32 kPvSteps = kTileN / kWgmmaK;
+constexpr u32 kPvStepsAhead = min_u32(FA4_AHEAD, kPvSteps);  // issued before S is waited for
+struct PvIssuer {
+    const Ctx& ctx;
+    u32 group, v_slot;
+    const u32 (&p)[kTileN / 4];
+    float (&o)[kHeadDim / 2];
+    u32 step;
 
-// Masks a block where it must be: past the end of the keys, or across the diagonal.
+    __device__ __forceinline__ void operator()() {
+        if (step == kPvSteps) return;
+        group_mma_ab_step<kHalf, kHeadDim, kKvPanelBytes>(o, p + step * 4, ctx.kv(v_slot), step);
+        ++step;
+        if (step != kPvStepsAhead && step != kPvSteps) return;
+        wgmma_commit_group();
+        if (FA4_T == 0 && step == kPvSteps) pass_turn(group);
+    }
+};
+
+// Masks a block that reaches past the end of the keys or across the diagonal.
 __device__ __forceinline__ void mask_block(const Ctx& ctx, u32 first_row, u32 n_block, float (&s)[kTileN / 2]) {
     const u32 first_key = n_block * kTileN;
-    // Uniform over the group: does its first row, which sees the fewest keys, see all of the block?
-    if (first_key + kTileN <= visible_keys<kMask>(ctx.p, first_row)) {
-        COVER("block_full");
-        return;
-    }
     if (first_key + kTileN > ctx.p.seqlen_k)
         COVER("tail_k");
     else
@@ -276,15 +293,17 @@ __device__ __forceinline__ void mask_block(const Ctx& ctx, u32 first_row, u32 n_
 }
 
 // S to P in place, and the rows' statistics. alpha: the factors of what the rows accumulated before.
+template <class Between>
 __device__ __forceinline__ void softmax_block(const Ctx& ctx, float (&s)[kTileN / 2], FragmentRows& rows,
-                                              float (&alpha)[2]) {
-    const float block_max[2] = {fragment_row_max<0>(s, rows.row[0].row_max), fragment_row_max<1>(s, rows.row[1].row_max)};
+                                              float (&alpha)[2], Between& between) {
+    float block_max[2];
+    fragment_row_max(s, rows, block_max, between);
 #pragma unroll
     for (u32 half = 0; half < 2; ++half) {
         alpha[half] = update_row_max(rows.row[half], block_max[half], ctx.p.scale_log2, ctx.p.rescale_threshold);
         rows.row[half].row_sum *= alpha[half];
     }
-    exponentiate_fragment(s, rows, ctx.p.scale_log2);
+    exponentiate_fragment(s, rows, ctx.p.scale_log2, between);
 }
 
 // O times alpha, by the whole warp, if any of its rows asks for it.
@@ -297,49 +316,74 @@ __device__ __forceinline__ void rescale_o(float (&o)[kHeadDim / 2], const float 
     scale_fragment(o, alpha[0], alpha[1]);
 }
 
-// All K/V blocks of a tile: O and the rows' statistics, not yet normalised.
-__device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Group& group, FragmentRows& rows,
-                                              float (&o)[kHeadDim / 2]) {
-    const u32 first_row = job.first_row + group.index * kGroupRows;
-    float s[kTileN / 2], alpha[2];
-    u32 p[kTileN / 4];
+// A warpgroup's registers while it works on a tile.
+struct Fragments {
+    float s[kTileN / 2];  // S, then P in f32
+    u32 p[kTileN / 4];    // P as operand A
+    float o[kHeadDim / 2];
+    FragmentRows rows;
+    float alpha[2];
+};
 
-    const u32 q_slot = group.q_ring.stage;
-    u32 k_slot = next_slot(ctx, group.ring);
+// Step i > 0: S(i) and its softmax, and O += P(i−1)·V(i−1) meanwhile.
+template <bool kMasked>
+__device__ __forceinline__ void attend_block(const Ctx& ctx, Group& group, Fragments& f, u32 q_slot, u32 first_row,
+                                             u32 n_block) {
+    const u32 k_slot = next_slot(ctx, group.ring);
+    take_turn(group.index);
     wgmma_fence();
-    mma_qk(ctx, q_slot, k_slot, s);
-    wait_mma<0>(s);
-    release_slot(ctx, k_slot);
-    mask_block(ctx, first_row, job.n_blocks - 1, s);
-    softmax_block(ctx, s, rows, alpha);
-    pack_fragment<kHalf>(s, p);
-
-#pragma unroll 1
-    for (u32 i = 1; i < job.n_blocks; ++i) {
-        k_slot = next_slot(ctx, group.ring);
-        take_turn(group.index);
-        wgmma_fence();
-        mma_qk(ctx, q_slot, k_slot, s);
-        const u32 v_slot = next_slot(ctx, group.ring);
-        mma_pv(ctx, v_slot, p, o);
-        if (FA4_PASS == 0) pass_turn(group.index);
-        wait_mma<1>(s);
-        if (FA4_PASS == 1) pass_turn(group.index);
-        release_slot(ctx, k_slot);
-        mask_block(ctx, first_row, job.n_blocks - 1 - i, s);
-        softmax_block(ctx, s, rows, alpha);
-        wait_mma<0>(o);
-        release_slot(ctx, v_slot);
+    mma_qk(ctx, q_slot, k_slot, f.s);
+    const u32 v_slot = next_slot(ctx, group.ring);
+    PvIssuer issue_pv = {ctx, group.index, v_slot, f.p, f.o, 0};
 #pragma unroll
-        for (u32 e = 0; e < kTileN / 2; ++e) pin_register(s[e]);  // P is packed only when its registers are free
-        pack_fragment<kHalf>(s, p);
-        rescale_o(o, alpha);
+    for (u32 step = 0; step < kPvStepsAhead; ++step) issue_pv();
+    wait_mma<1>(f.s);
+    if (FA4_T == 1) pass_turn(group.index);
+    release_slot(ctx, k_slot);
+    if (kMasked)
+        mask_block(ctx, first_row, n_block, f.s);
+    else
+        COVER("block_full");
+    softmax_block(ctx, f.s, f.rows, f.alpha, issue_pv);
+    wait_mma<0>(f.o);
+    release_slot(ctx, v_slot);
+#pragma unroll
+    for (u32 e = 0; e < kTileN / 2; ++e) pin_register(f.s[e]);  // P is packed only when its registers are free
+    pack_fragment<kHalf>(f.s, f.p);
+    rescale_o(f.o, f.alpha);
+}
+
+// All K/V blocks of a tile: O and the rows' statistics, not yet normalised.
+__device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Group& group, Fragments& f) {
+    const u32 q_slot = group.q_ring.stage, first_row = job.first_row + group.index * kGroupRows;
+    // Blocks that the group's first row, which sees the fewest keys, sees whole: the first ones, so the last in time.
+    const u32 n_whole = min(visible_keys<kMask>(ctx.p, first_row) / kTileN, job.n_blocks);
+
+    const u32 k_slot = next_slot(ctx, group.ring);
+    wgmma_fence();
+    mma_qk(ctx, q_slot, k_slot, f.s);
+    wait_mma<0>(f.s);
+    release_slot(ctx, k_slot);
+    u32 n_block = job.n_blocks - 1;
+    if (n_block >= n_whole) mask_block(ctx, first_row, n_block, f.s);
+    Nothing nothing;
+    softmax_block(ctx, f.s, f.rows, f.alpha, nothing);
+    pack_fragment<kHalf>(f.s, f.p);
+
+    if (kCausal) {
+#pragma unroll 1
+        while (n_block > n_whole) attend_block<true>(ctx, group, f, q_slot, first_row, --n_block);
     }
+#pragma unroll 1
+    while (n_block > 0) attend_block<false>(ctx, group, f, q_slot, first_row, --n_block);
 
     const u32 v_slot = next_slot(ctx, group.ring);
     wgmma_fence();
-    mma_pv(ctx, v_slot, p, o);
-    wait_mma<0>(o);
+#pragma unroll
+    for (u32 step = 0; step < kPvSteps; ++step)
+        group_mma_ab_step<kHalf, kHeadDim, kKvPanelBytes>(f.o, f.p + step * 4, ctx.kv(v_slot), step);
+    wgmma_commit_group();
+    wait_mma<0>(f.o);
     release_slot(ctx, v_slot);
 }
 
@@ -398,14 +442,14 @@ __device__ __forceinline__ void attend(const Ctx& ctx, u32 index) {
     if (index == kGroups - 1) pass_turn(index);  // group 0 begins
 #pragma unroll 1
     for (Job job; next_job(ctx.p, scheduler, job);) {
-        FragmentRows rows;
-        float o[kHeadDim / 2];
+        Fragments f;
+        f.rows = {};
 #pragma unroll
-        for (u32 e = 0; e < kHeadDim / 2; ++e) o[e] = 0.0f;
+        for (u32 e = 0; e < kHeadDim / 2; ++e) f.o[e] = 0.0f;
         wait_full(ctx.bar(Q_full, group.q_ring.stage), group.q_ring.phase);
         if (kCausal && job.n_blocks * kTileN < ctx.p.seqlen_k) COVER("block_skipped");
-        if (job.n_blocks > 0) attend_blocks(ctx, job, group, rows, o);
-        finish_tile(ctx, job, group, rows, o);
+        if (job.n_blocks > 0) attend_blocks(ctx, job, group, f);
+        finish_tile(ctx, job, group, f.rows, f.o);
 #pragma unroll
         for (u32 i = 0; i < kGroups; ++i) group.q_ring.advance();  // the other groups' slots lie in between
     }

@@ -84,14 +84,12 @@ __device__ __forceinline__ void group_mma_abt(float (&d)[kN / 2], SmemAddr a, Sm
     }
 }
 
-// D += A·B: A is a fragment of 64 rows and kK columns, B has kK rows of kN elements in panels of 64 columns.
-// Asynchronous.
-template <Half kHalf, u32 kN, u32 kK, u32 kPanelBytesB>
-__device__ __forceinline__ void group_mma_ab(float (&d)[kN / 2], const u32 (&a)[kK / 4], SmemAddr b) {
+// One k-step of D += A·B: A is a fragment of 64 rows and 16 columns, B has 16 rows of kN elements in panels of 64
+// columns, its step'th in `b`. Asynchronous.
+template <Half kHalf, u32 kN, u32 kPanelBytesB>
+__device__ __forceinline__ void group_mma_ab_step(float (&d)[kN / 2], const u32* a, SmemAddr b, u32 step) {
     const u64 b_desc = smem_desc(kWgmmaDescMnMajor<kPanelBytesB>, b);
-#pragma unroll
-    for (u32 k = 0; k < kK; k += kWgmmaK)
-        wgmma_rs<kHalf, kN>(d, a + k / 4, b_desc + k * kSwizzleSpanBytes / 16);
+    wgmma_rs<kHalf, kN>(d, a, b_desc + step * kWgmmaK * kSwizzleSpanBytes / 16);
 }
 
 // Waits for all but the newest kPending groups; from here on `d` may be touched.
