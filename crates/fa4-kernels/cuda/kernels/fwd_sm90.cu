@@ -62,6 +62,9 @@ constexpr u32 kKvStages = 4;
 #ifndef FA4_AHEAD
 #define FA4_AHEAD 2
 #endif
+#ifndef FA4_E
+#define FA4_E 0
+#endif
 #ifndef FA4_T
 #define FA4_T 0
 #endif
@@ -236,9 +239,9 @@ struct Group {
     Ring<kQStages> q_ring;
 };
 
-__device__ __forceinline__ void take_turn(u32 group) { bar_sync<2 * kGroupThreads>(kBarTurn + group); }
+__device__ __forceinline__ void take_turn(u32 group) { if (FA4_T < 2) bar_sync<2 * kGroupThreads>(kBarTurn + group); }
 __device__ __forceinline__ void pass_turn(u32 group) {
-    bar_arrive<2 * kGroupThreads>(kBarTurn + (group + 1 == kGroups ? 0 : group + 1));
+    if (FA4_T < 2) bar_arrive<2 * kGroupThreads>(kBarTurn + (group + 1 == kGroups ? 0 : group + 1));
 }
 
 // The slot that comes next in the ring, full.
@@ -274,9 +277,8 @@ struct PvIssuer {
         if (step == kPvSteps) return;
         group_mma_ab_step<kHalf, kHeadDim, kKvPanelBytes>(o, p + step * 4, ctx.kv(v_slot), step);
         ++step;
-        if (step != kPvStepsAhead && step != kPvSteps) return;
-        wgmma_commit_group();
-        if (FA4_T == 0 && step == kPvSteps) pass_turn(group);
+        if (FA4_T == 0 && step == kPvSteps - FA4_E) pass_turn(group);
+        if (step == kPvStepsAhead || step == kPvSteps) wgmma_commit_group();
     }
 };
 
@@ -353,18 +355,38 @@ __device__ __forceinline__ void attend_block(const Ctx& ctx, Group& group, Fragm
     rescale_o(f.o, f.alpha);
 }
 
+// A group that sees nothing of a block lets the others have it. Turns are passed as if it had worked.
+__device__ __forceinline__ void skip_v(const Ctx& ctx, Group& group) {
+    take_turn(group.index);
+    pass_turn(group.index);
+    release_slot(ctx, next_slot(ctx, group.ring));
+}
+__device__ __forceinline__ void skip_block(const Ctx& ctx, Group& group, bool has_v) {
+    COVER("block_not_seen");
+    release_slot(ctx, next_slot(ctx, group.ring));
+    if (has_v) skip_v(ctx, group);
+}
+
 // All K/V blocks of a tile: O and the rows' statistics, not yet normalised.
 __device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Group& group, Fragments& f) {
     const u32 q_slot = group.q_ring.stage, first_row = job.first_row + group.index * kGroupRows;
-    // Blocks that the group's first row, which sees the fewest keys, sees whole: the first ones, so the last in time.
-    const u32 n_whole = min(visible_keys<kMask>(ctx.p, first_row) / kTileN, job.n_blocks);
+    // Of the tile's blocks, those that some row of the group sees, and those that each of its rows sees whole.
+    const u32 n_seen = make_tile<kMask, kGroupRows, kTileN>(ctx.p, first_row).n_blocks;
+    const u32 n_whole = min(visible_keys<kMask>(ctx.p, first_row) / kTileN, n_seen);
+    const u32 n_skipped = job.n_blocks - n_seen;
+    for (u32 i = 0; i < n_skipped; ++i) skip_block(ctx, group, i > 0);
+    if (n_seen == 0) {
+        release_slot(ctx, next_slot(ctx, group.ring));  // the last V
+        return;
+    }
 
     const u32 k_slot = next_slot(ctx, group.ring);
+    if (n_skipped > 0) skip_v(ctx, group);
     wgmma_fence();
     mma_qk(ctx, q_slot, k_slot, f.s);
     wait_mma<0>(f.s);
     release_slot(ctx, k_slot);
-    u32 n_block = job.n_blocks - 1;
+    u32 n_block = n_seen - 1;
     if (n_block >= n_whole) mask_block(ctx, first_row, n_block, f.s);
     Nothing nothing;
     softmax_block(ctx, f.s, f.rows, f.alpha, nothing);
