@@ -7,6 +7,7 @@ use fa4_host::device::Device;
 use fa4_host::emu::EmuDevice;
 use fa4_host::error::{DeviceError, HostError};
 use fa4_host::plan::{DEFAULT_TAU, LSE_BYTES, LaunchPlan, LseRef, TensorRef, Tensors, output_ranges, plan};
+use fa4_spec::exp2_poly;
 use fa4_spec::oracle::{self, Reference};
 use fa4_spec::qdist::{self, Inputs, Placed, Unsupported};
 use fa4_spec::tensor::rows;
@@ -28,7 +29,7 @@ pub struct Prepared {
 /// Makes a case's data and asks the oracle.
 pub fn prepare(case: &Case) -> Result<Prepared, Unsupported> {
     let inputs = qdist::inputs(case)?;
-    let mut p = case.problem.clone();
+    let p = case.problem.clone();
     let (q, k, v) = (&inputs.q.tensor, &inputs.k.tensor, &inputs.v.tensor);
     // K and V that repeat over the batch are stored once; the oracle wants them whole.
     let repeat = |x: &fa4_spec::tensor::Tensor| {
@@ -38,9 +39,9 @@ pub fn prepare(case: &Case) -> Result<Prepared, Unsupported> {
         whole
     };
     let (k, v) = (repeat(k), repeat(v));
-    p.sink = false;
-    let reference = oracle::attention(&p, q, &k, &v, None);
-    let bounds = Bounds::new(&p, &reference, case.qdist.is_independent(), 0.0);
+    let sinks: Option<Vec<f64>> = inputs.sinks.as_ref().map(|s| s.iter().map(|&x| f64::from(x)).collect());
+    let reference = oracle::attention(&p, q, &k, &v, sinks.as_deref());
+    let bounds = Bounds::new(&p, &reference, case.qdist.is_independent(), exp2_poly::MAX_RELATIVE_ERROR);
     Ok(Prepared { inputs, reference, bounds })
 }
 
@@ -148,7 +149,14 @@ fn execute<D: GateDevice>(
     let lse_elems = p.batch * p.num_heads_q * p.seqlen_q;
     let lse = LseRef::dense(device.alloc("LSE", lse_elems * LSE_BYTES)?, p);
     let at = |placed: &Placed| TensorRef { buffer: buffers[placed.buffer], layout: placed.layout };
-    let tensors = Tensors { q: at(&inputs.q), k: at(&inputs.k), v: at(&inputs.v), o, lse: Some(lse) };
+    let sinks = inputs.sinks.as_ref().map(|sinks| -> Result<u64, DeviceError> {
+        let bytes: Vec<u8> = sinks.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let address = device.alloc("sinks", bytes.len() as u64)?;
+        device.write(address, &bytes)?;
+        Ok(address)
+    });
+    let sinks = sinks.transpose()?;
+    let tensors = Tensors { q: at(&inputs.q), k: at(&inputs.k), v: at(&inputs.v), o, lse: Some(lse), sinks };
     let tau = case.tau.unwrap_or(DEFAULT_TAU);
     if let Some(mut plan) = plan(p, &tensors, tau)? {
         edit(&mut plan);
