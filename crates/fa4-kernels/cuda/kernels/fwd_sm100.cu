@@ -73,13 +73,13 @@ constexpr u32 kPTailKeys = kTileN - kPHeadKeys;
 // clang-format off
 constexpr Table<RoleRow, 7> kRoles = {{
     // name         first  warps  regs
-    {"softmax0",    0,     4,     192},
-    {"softmax1",    4,     4,     192},
-    {"correction",  8,     4,     72},
-    {"mma",         12,    1,     56},
-    {"epilogue",    13,    1,     56},
-    {"load",        14,    1,     56},
-    {"idle",        15,    1,     56},
+    {"softmax0",    0,     4,     200},
+    {"softmax1",    4,     4,     200},
+    {"correction",  8,     4,     64},
+    {"mma",         12,    1,     48},
+    {"epilogue",    13,    1,     48},
+    {"load",        14,    1,     48},
+    {"idle",        15,    1,     48},
 }};
 
 constexpr Table<SmemRow, 7> kSmem = place(Table<SmemRow, 7>{{
@@ -308,24 +308,28 @@ __device__ __forceinline__ void mask_block(const Ctx& ctx, const Tile& tile, u32
     }
 }
 
-// Stores P and tells the tensor core, in two parts.
-__device__ __forceinline__ void store_p(const Ctx& ctx, u32 t, float (&s)[kTileN], float scale_log2, float m2) {
+// Stores P and tells the tensor core, in two parts. The sum of P.
+__device__ __forceinline__ float store_p(const Ctx& ctx, u32 t, const float (&s)[kTileN], float scale_log2, float m2) {
     const F32x2 scale2 = mov_b64_pack(scale_log2, scale_log2), minus_m2 = mov_b64_pack(-m2, -m2);
     const TmemAddr P = ctx.P(t).lane(ctx.first_lane());
-    u32 p[32];
+    u32 p[16];
+    BlockSum sum;
     COVER("exp2_poly");
-    scores_to_p<kDtype, 0, 64>(s, p, scale2, minus_m2);
-    tcgen05_st_32x32b_x32(P, p);
-    scores_to_p<kDtype, 64, 32>(s, p, scale2, minus_m2);
+    scores_to_p<kDtype, 0, 32>(s, p, scale2, minus_m2, sum);
+    tcgen05_st_32x32b_x16(P, p);
+    scores_to_p<kDtype, 32, 32>(s, p, scale2, minus_m2, sum);
+    tcgen05_st_32x32b_x16(P.col(16), p);
+    scores_to_p<kDtype, 64, 32>(s, p, scale2, minus_m2, sum);
     tcgen05_st_32x32b_x16(P.col(32), p);
     tcgen05_wait_st();
     tcgen05_fence_before_thread_sync();
     mbarrier_arrive(ctx.bar(P_full, t));
-    scores_to_p<kDtype, kPHeadKeys, kPTailKeys>(s, p, scale2, minus_m2);
+    scores_to_p<kDtype, kPHeadKeys, kPTailKeys>(s, p, scale2, minus_m2, sum);
     tcgen05_st_32x32b_x16(P.col(kPHeadKeys / 2), p);
     tcgen05_wait_st();
     tcgen05_fence_before_thread_sync();
     mbarrier_arrive(ctx.bar(P_tail_full, t));
+    return sum.total();
 }
 
 // A warpgroup per tile, a thread per row.
@@ -363,8 +367,8 @@ template <Mask kMask> __device__ __forceinline__ void softmax(const Ctx& ctx, u3
             mbarrier_arrive(ctx.bar(stats_full, t));
             stats_ring.advance();
         }
-        store_p(ctx, t, s, scale_log2, row.m2(scale_log2));
-        row.row_sum = row.row_sum * alpha + row_sum_of(s);
+        const float p_sum = store_p(ctx, t, s, scale_log2, row.m2(scale_log2));
+        row.row_sum = row.row_sum * alpha + p_sum;
     }
     if (n_blocks > 0) {
         wait_empty(ctx.bar(stats_empty, t), stats_ring.phase);
