@@ -45,6 +45,9 @@ pub fn prepare(case: &Case) -> Result<Prepared, Unsupported> {
     Ok(Prepared { inputs, reference, bounds })
 }
 
+/// Elements between the batch entries of a spread LSE: more than 32 bits of offset can say.
+const LSE_SPREAD: u64 = 1 << 31;
+
 /// A device that says what it saw besides the outcome.
 pub trait GateDevice: Device {
     /// How often the last launch passed each coverage marker.
@@ -146,8 +149,10 @@ fn execute<D: GateDevice>(
         buffer: device.alloc("O", inputs.o.extent_bytes(elem_bytes, o_shape))?,
         layout: inputs.o,
     };
-    let lse_elems = p.batch * p.num_heads_q * p.seqlen_q;
-    let lse = LseRef::dense(device.alloc("LSE", lse_elems * LSE_BYTES)?, p);
+    // The LSE is small: where a case is about 64-bit addresses its batch entries are put far apart.
+    let mut lse = LseRef::dense(0, p);
+    lse.stride_batch += if case.spread.is_some() { LSE_SPREAD } else { 0 };
+    lse.address = device.alloc("LSE", p.batch * lse.stride_batch * LSE_BYTES)?;
     let at = |placed: &Placed| TensorRef { buffer: buffers[placed.buffer], layout: placed.layout };
     let sinks = inputs.sinks.as_ref().map(|sinks| -> Result<u64, DeviceError> {
         let bytes: Vec<u8> = sinks.iter().flat_map(|x| x.to_le_bytes()).collect();
@@ -163,7 +168,7 @@ fn execute<D: GateDevice>(
         let kernel = attention::Kernel { module: &kernel.module, info: &kernel.info };
         attention::launch(device, &plan, kernel, output_ranges(p, &tensors))?;
     }
-    download(device, p, &o, lse.address, lse_elems)
+    download(device, p, &o, &lse)
 }
 
 fn upload<D: Device>(device: &mut D, buffer: u64, placed: &Placed) -> Result<(), DeviceError> {
@@ -180,8 +185,7 @@ fn download<D: Device>(
     device: &mut D,
     p: &AttnProblem,
     o: &TensorRef,
-    lse: u64,
-    lse_elems: u64,
+    lse: &LseRef,
 ) -> Result<Output, HostError> {
     let elem_bytes = p.q_dtype.bytes();
     let mut bits = Vec::with_capacity(p.output_elems() as usize);
@@ -190,8 +194,12 @@ fn download<D: Device>(
         let row = device.read(address, p.head_dim_v * elem_bytes)?;
         bits.extend(row.chunks_exact(2).map(|x| u16::from_le_bytes([x[0], x[1]])));
     }
-    let lse = if lse_elems == 0 { Vec::new() } else { device.read(lse, lse_elems * LSE_BYTES)? };
-    let lse = lse.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
+    let entry_bytes = p.num_heads_q * p.seqlen_q * LSE_BYTES;
+    let mut lse_bytes = Vec::new();
+    for b in (0..p.batch).filter(|_| entry_bytes > 0) {
+        lse_bytes.extend(device.read(lse.address + b * lse.stride_batch * LSE_BYTES, entry_bytes)?);
+    }
+    let lse = lse_bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
     Ok(Output { o: bits, lse })
 }
 

@@ -104,6 +104,9 @@ pub struct TwinCase {
     /// Softcap; 0 is none.
     #[serde(default)]
     pub softcap: f64,
+    /// Batch entries of the LSE lie 2^31 elements apart.
+    #[serde(default)]
+    pub spread: bool,
 }
 
 fn default_head_dim() -> u64 {
@@ -165,7 +168,8 @@ impl Twin {
             let all: Vec<&str> = QDist::ALL.iter().map(|q| q.name()).collect();
             format!("dist `{}`; allowed: {}", c.dist, all.join(", "))
         })?;
-        Ok(Case { qdist, tau: Some(c.rescale_threshold), ..Case::dense("twin", problem, seed) })
+        let spread = c.spread.then(|| problem.clone());
+        Ok(Case { qdist, tau: Some(c.rescale_threshold), spread, ..Case::dense("twin", problem, seed) })
     }
 
     /// Applies the edits to a copy of the sources below `cuda`.
