@@ -13,7 +13,7 @@ use crate::pool;
 use crate::rows::{Row, Status};
 
 /// Namespace of the foreign kernels in tables.
-const NAMESPACE: &str = "triton";
+pub const NAMESPACE: &str = "triton";
 
 /// A foreign kernel's case and its data, made by the first of its runs.
 pub struct Job {
@@ -35,7 +35,7 @@ impl Section {
         let mut jobs = Vec::new();
         for (kernel, k) in kernels.iter().enumerate() {
             for case in foreign::cases(k) {
-                let name = format!("{NAMESPACE}/{}/{}", k.name, case.problem);
+                let name = format!("{NAMESPACE}/{}/{}", k.id(), case.problem);
                 if filter.is_none_or(|f| f.is_match(&name)) {
                     jobs.push(Job { kernel, case, setup: Mutex::new(None) });
                 }
@@ -101,7 +101,7 @@ impl Section {
             }
         };
         Row {
-            kernel: format!("{NAMESPACE}/{}", kernel.name),
+            kernel: format!("{NAMESPACE}/{}", kernel.id()),
             case: job.case.problem.to_string(),
             status,
             schedule: Some(how.schedule.as_str()),

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fa4_host::emu::{EmuDevice, EmuModule};
-use fa4_kernels::compile::Builder;
+use fa4_kernels::compile::{Builder, CUDA_FOLDER};
+use fa4_kernels::manifest::Row as KernelRow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ptx_emu::launch::Options;
 
@@ -18,7 +19,7 @@ use crate::kernels::{Candidate, Kernel, compile, ring_depth, workspace};
 use crate::rows::{Row, write_json};
 use crate::select::{Source, select};
 use crate::session::{Session, Setup, judge_all};
-use crate::{evidence, pool, table};
+use crate::{evidence, pipeline, pool, table};
 
 /// Cost of a foreign case in the unit of [`fa4_spec::Case::cost`], roughly.
 const FOREIGN_COST: u64 = 10;
@@ -40,14 +41,16 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         None if args.smoke => Source::Smoke,
         None => Source::Full(&root),
     };
-    select(source, pattern.as_ref(), args.seed, 1)?;
+    let needed = select(source, pattern.as_ref(), args.seed, |_| 1)?;
     let candidate = args.cand.as_deref().zip(args.namespace.as_deref());
     let candidate = candidate.map(|(path, namespace)| Candidate { path, namespace });
-    let kernels = compile(&Builder::open(&root)?, &root, candidate)?;
+    // Without a filter every variant is compiled: one that no case needs is a gap in coverage.
+    let wanted = |row: &KernelRow| pattern.is_none() || needed.routed.iter().any(|r| r.kernel == row);
+    let kernels = compile(&Builder::open(&root)?, &root, candidate, wanted)?;
     let compiled = start.elapsed();
 
-    let depth = kernels.iter().map(|kernel| ring_depth(&kernel.info)).max().unwrap_or(1);
-    let selection = select(source, pattern.as_ref(), args.seed, depth + 2)?;
+    let depth = |row: &KernelRow| kernels.iter().find(|k| k.row == row).map_or(1, |k| ring_depth(&k.info));
+    let selection = select(source, pattern.as_ref(), args.seed, |row| depth(row) + 2)?;
     let progress = progress_bar(args.quiet);
     let cost: u64 = selection.routed.iter().map(|r| r.case.cost() + 1).sum();
     // The foreign kernels prove the emulator and need no candidate, no file and no smoke.
@@ -67,12 +70,9 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         progress: &progress,
     };
     let mut session = judge_all(&judged, &selection.routed, &setup, |run: Run| {
-        EmuDevice::new(Options {
-            schedule: run.schedule,
-            seed: run.seed,
-            strict: args.strict,
-            ..Options::default()
-        })
+        let options =
+            Options { schedule: run.schedule, seed: run.seed, strict: args.strict, ..Options::default() };
+        EmuDevice::new(options).with_sources(root.join(CUDA_FOLDER))
     });
     if with_foreign {
         let (rows, interrupted) = foreign.judge(&runs, args.strict, stop, &progress, FOREIGN_COST);
@@ -93,7 +93,23 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
             println!("evidence of {} is `{}` because of {}", kernel.name, level.name(), opcodes.join(", "));
         }
     }
-    Ok(code)
+    Ok(if complete { code.max(pipelined(&kernels, args.quiet)) } else { code })
+}
+
+/// Prints how well each kernel is predicted to be pipelined; the exit code where one is not.
+fn pipelined(kernels: &[Kernel<EmuModule>], quiet: bool) -> u8 {
+    let mut code = exit::OK;
+    for row in kernels.iter().filter_map(pipeline::predict) {
+        match row.holds() {
+            true if quiet => {}
+            true => println!("prediction (emulator, not measured): {row}"),
+            false => {
+                println!("fail: {row}");
+                code = exit::WRONG;
+            }
+        }
+    }
+    code
 }
 
 /// The exit code. Gaps in coverage count where the whole set was run.
@@ -110,7 +126,11 @@ fn verdict(session: &Session, complete: bool) -> u8 {
 fn print(args: &GateArgs, session: &Session, complete: bool, (compiled, total): (Duration, Duration)) {
     let rows: &[Row] = &session.rows;
     if !args.quiet {
-        println!("{}", table::verdicts(rows));
+        println!("{}", table::verdicts(rows.iter().filter(|row| !table::is_foreign(row))));
+        if rows.iter().any(table::is_foreign) {
+            println!("Foreign kernels, the evidence for the emulator:");
+            println!("{}", table::verdicts(rows.iter().filter(|row| table::is_foreign(row))));
+        }
         println!("O and LSE: worst error over its bound; at most 1 passes.\n");
         if rows.iter().any(|row| row.kernel == "none") {
             println!("Not served:\n{}", table::unsupported(rows));
@@ -120,7 +140,7 @@ fn print(args: &GateArgs, session: &Session, complete: bool, (compiled, total): 
             println!("strict ({runs} runs): {finding}");
         }
     }
-    print!("{}", table::failures(rows));
+    print!("{}", table::failures(rows, &args.replay_flags()));
     for (kernel, coverage) in &session.coverage {
         for gap in coverage.gaps() {
             match complete {

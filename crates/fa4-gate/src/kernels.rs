@@ -45,7 +45,7 @@ pub fn workspace() -> PathBuf {
 pub fn job(root: &Path, row: &Row) -> Job {
     let variants = ROWS.iter().filter(|r| r.source == row.source && r.defines == row.defines);
     Job {
-        name: row.kernel.to_string(),
+        name: row.defines.iter().fold(row.kernel.to_string(), |name, (_, value)| format!("{name}/{value}")),
         source: root.join(CUDA_FOLDER).join(row.source),
         defines: row.defines.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
         entries: variants.map(|r| r.entry.to_string()).collect(),
@@ -53,15 +53,16 @@ pub fn job(root: &Path, row: &Row) -> Job {
     }
 }
 
-/// Compiles and loads every variant, or those that a candidate defines. `rows` limits the work to what is needed.
+/// Compiles and loads every variant that is `wanted`, or those of them that a candidate defines.
 pub fn compile(
     builder: &Builder,
     root: &Path,
     candidate: Option<Candidate<'_>>,
+    wanted: impl Fn(&Row) -> bool,
 ) -> Result<Vec<Kernel<EmuModule>>, GateError> {
     let mut kernels: Vec<Kernel<EmuModule>> = Vec::new();
     let mut images: Vec<(Job, Image, EmuModule)> = Vec::new();
-    for row in ROWS.iter().filter(|row| row.archs.contains(&Arch::Sm100a)) {
+    for row in ROWS.iter().filter(|row| row.archs.contains(&Arch::Sm100a) && wanted(row)) {
         let mut job = job(root, row);
         if let Some(candidate) = candidate {
             job = job.for_candidate(candidate.path, candidate.namespace);

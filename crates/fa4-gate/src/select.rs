@@ -15,7 +15,7 @@ use crate::rows::Row;
 pub enum Source<'a> {
     /// A few in seconds.
     Smoke,
-    /// The edge set, head-ratio × mask × tail products and τ = 0 runs. Holds the workspace root.
+    /// The edge set, head-ratio × mask × tail products, τ = 0 runs and feature cases. Holds the workspace root.
     Full(&'a Path),
     /// A scenario file.
     File(&'a Path),
@@ -40,12 +40,12 @@ pub struct Selection {
 }
 
 /// Reads, expands, filters, routes and reduces cases. `least_blocks` is the number of key blocks that a reduction
-/// must leave (ring depth + 2).
+/// must leave for a kernel (its ring depth + 2).
 pub fn select(
     source: Source<'_>,
     filter: Option<&Regex>,
     seed: u64,
-    least_blocks: u64,
+    least_blocks: impl Fn(&KernelRow) -> u64,
 ) -> Result<Selection, GateError> {
     let mut selection = Selection::default();
     for case in expand(source, seed)? {
@@ -58,7 +58,7 @@ pub fn select(
         }
         match routed {
             Ok(kernel) => {
-                selection.routed.push(Routed { case: cases::reduce(&case, least_blocks), kernel });
+                selection.routed.push(Routed { case: cases::reduce(&case, least_blocks(kernel)), kernel });
             }
             Err(reason) => selection.unsupported.push(Row::unsupported(&case.id, seed, reason)),
         }
@@ -80,6 +80,7 @@ fn expand(source: Source<'_>, seed: u64) -> Result<Vec<Case>, GateError> {
             let mut all = from_file(&root.join("sets/edge.csv"))?;
             all.extend(cases::products(seed));
             all.extend(cases::rescales(seed));
+            all.extend(cases::features(seed));
             all.extend(cases::smoke(seed));
             all
         }
@@ -93,7 +94,7 @@ mod tests {
 
     fn full(filter: Option<&str>) -> Selection {
         let filter = filter.map(|f| Regex::new(f).unwrap());
-        select(Source::Full(&workspace()), filter.as_ref(), 1, 5).unwrap()
+        select(Source::Full(&workspace()), filter.as_ref(), 1, |_| 5).unwrap()
     }
 
     #[test]
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn other_sets_are_read_and_explained_too() {
         for set in ["claim.csv", "real.csv"] {
-            let selection = select(Source::File(&workspace().join("sets").join(set)), None, 1, 5).unwrap();
+            let selection = select(Source::File(&workspace().join("sets").join(set)), None, 1, |_| 5).unwrap();
             assert!(!selection.unsupported.is_empty() && !selection.routed.is_empty(), "{set}");
         }
     }

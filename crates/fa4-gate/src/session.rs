@@ -206,20 +206,18 @@ fn set_ratios(row: &mut Row, wrong: &Wrong) {
 }
 
 /// The arithmetic of a kernel is fixed by its program: two schedules that give different bits have a race, even where both
-/// are within bounds.
+/// are within bounds. Runs that failed by themselves take no part.
 fn compare_bits(row: &mut Row, outcome: Outcome, how: Run, first: &Mutex<Option<(String, Output)>>) {
-    let Some(output) = outcome.output else { return };
-    let name = format!("{} (seed {})", how.schedule.as_str(), how.seed);
+    let Some(output) = outcome.output.filter(|_| row.status == Status::Pass) else { return };
     let mut first = lock(first);
     match &*first {
-        None => *first = Some((name, output)),
+        None => *first = Some((format!("{} (seed {})", how.schedule.as_str(), how.seed), output)),
         Some((_, bits)) if bits.same_bits(&output) => {}
-        Some((other, _)) if row.status == Status::Pass => {
+        Some((other, _)) => {
             row.status = Status::Fail;
             row.reason = Some(format!(
                 "other bits than under schedule {other}, though both are within bounds: a race"
             ));
         }
-        Some(_) => {}
     }
 }

@@ -8,13 +8,14 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Style};
 
 use crate::coverage::Coverage;
+use crate::foreign_section::NAMESPACE;
 use crate::rows::{Row, Status};
 
 /// One line per case where all its runs pass, one per run elsewhere; cases that nothing serves are not in it.
-pub fn verdicts(rows: &[Row]) -> String {
+pub fn verdicts<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let mut builder = Builder::default();
     builder.push_record(["kernel", "case", "schedule", "status", "O", "LSE", "evidence", "scale", "seconds"]);
-    for group in groups(rows.iter().filter(|row| row.kernel != "none")) {
+    for group in groups(rows.filter(|row| row.kernel != "none")) {
         if group.iter().all(|row| row.status == Status::Pass) {
             let schedules = match group.as_slice() {
                 [one] => one.schedule.unwrap_or("-").to_string(),
@@ -35,6 +36,11 @@ pub fn verdicts(rows: &[Row]) -> String {
         table.modify(Columns::one(column), Alignment::right());
     }
     table.to_string()
+}
+
+/// Whether a row is of the foreign section.
+pub fn is_foreign(row: &Row) -> bool {
+    row.kernel.starts_with(NAMESPACE) && row.kernel[NAMESPACE.len()..].starts_with('/')
 }
 
 /// Neighbours with the same kernel and case.
@@ -76,7 +82,8 @@ pub fn unsupported(rows: &[Row]) -> String {
     }
     let mut text = String::new();
     for (reason, cases) in by_reason {
-        let _ = writeln!(text, "  {reason} — {} cases:", cases.len());
+        let _ =
+            writeln!(text, "  {reason} — {} case{}:", cases.len(), if cases.len() == 1 { "" } else { "s" });
         for case in cases {
             let _ = writeln!(text, "    {case}");
         }
@@ -84,8 +91,9 @@ pub fn unsupported(rows: &[Row]) -> String {
     text
 }
 
-/// What went wrong, in full for the first few, so that the verdict stays readable.
-pub fn failures(rows: &[Row]) -> String {
+/// What went wrong, in full for the first few, so that the verdict stays readable. `flags` are added to the command that
+/// repeats a run.
+pub fn failures(rows: &[Row], flags: &str) -> String {
     const IN_FULL: usize = 8;
     let wrong: Vec<&Row> = rows.iter().filter(|row| row.status.is_wrong()).collect();
     let mut text = String::new();
@@ -101,10 +109,11 @@ pub fn failures(rows: &[Row]) -> String {
             row.seed
         );
         let _ = writeln!(text, "    {reason}");
+        let case = regex::escape(&row.case);
         let _ = writeln!(
             text,
-            "    replay: cargo xtask gate --filter '/{}$' --schedule {schedule} --seed {}",
-            row.case, row.seed
+            "    replay: cargo xtask gate --filter '/{case}$' --schedule {schedule} --seed {}{flags}",
+            row.seed
         );
     }
     if wrong.len() > IN_FULL {
@@ -113,11 +122,11 @@ pub fn failures(rows: &[Row]) -> String {
     text
 }
 
-/// Markers of each kernel with how often they were passed.
+/// Markers of each kernel that ran, with how often they were passed.
 pub fn coverage(coverage: &BTreeMap<String, Coverage>) -> String {
     let mut builder = Builder::default();
     builder.push_record(["kernel", "marker", "times"]);
-    for (kernel, coverage) in coverage {
+    for (kernel, coverage) in coverage.iter().filter(|(_, coverage)| coverage.passes > 0) {
         for (marker, count) in &coverage.markers {
             builder.push_record([kernel.clone(), marker.clone(), count.to_string()]);
         }
@@ -128,7 +137,7 @@ pub fn coverage(coverage: &BTreeMap<String, Coverage>) -> String {
     table.to_string()
 }
 
-/// One line: counts by status, and the worst ratios to the bounds.
+/// One line: counts by status, and the worst ratios to the bounds. Foreign kernels count, but their bounds are others.
 pub fn summary(rows: &[Row]) -> String {
     let count = |status: Status| rows.iter().filter(|row| row.status == status).count();
     let mut parts = Vec::new();
@@ -138,7 +147,7 @@ pub fn summary(rows: &[Row]) -> String {
         }
     }
     let worst = |ratio: fn(&Row) -> Option<f64>| {
-        let passing = rows.iter().filter(|row| row.status == Status::Pass);
+        let passing = rows.iter().filter(|row| row.status == Status::Pass && !is_foreign(row));
         let all = passing.filter_map(|row| ratio(row).map(|x| (x, &row.case)));
         all.max_by(|a, b| a.0.total_cmp(&b.0)).map_or("-".to_string(), |(x, case)| format!("{x:.3} ({case})"))
     };
@@ -148,4 +157,50 @@ pub fn summary(rows: &[Row]) -> String {
         worst(|row| row.o_ratio),
         worst(|row| row.lse_ratio)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kernel: &str, case: &str, schedule: &'static str, status: Status) -> Row {
+        Row {
+            kernel: kernel.into(),
+            status,
+            schedule: Some(schedule),
+            o_ratio: Some(0.25),
+            reason: (status != Status::Pass).then(|| "because".to_string()),
+            ..Row::unsupported(case, 1, String::new())
+        }
+    }
+
+    #[test]
+    fn passing_runs_are_folded_and_others_are_not() {
+        let rows = [
+            row("k", "good", "eager", Status::Pass),
+            row("k", "good", "random", Status::Pass),
+            row("k", "bad", "eager", Status::Pass),
+            row("k", "bad", "random", Status::Fail),
+        ];
+        let table = verdicts(rows.iter());
+        assert_eq!(table.lines().filter(|line| line.contains("good")).count(), 1);
+        assert!(table.contains("all 2") && table.contains("0.250"));
+        assert_eq!(table.lines().filter(|line| line.contains("bad")).count(), 2);
+        assert!(failures(&rows, " -x").contains("--filter '/bad$' --schedule random --seed 1 -x"));
+    }
+
+    #[test]
+    fn the_summary_counts() {
+        let rows = [
+            row("k", "a", "eager", Status::Pass),
+            Row { o_ratio: Some(0.9), ..row("triton/x", "b", "eager", Status::Pass) },
+            Row::unsupported("c", 1, "why".into()),
+        ];
+        let text = summary(&rows);
+        assert!(
+            text.starts_with("2 pass, 1 unsupported; worst error over bound: O 0.250 (a), LSE -"),
+            "{text}"
+        );
+        assert!(unsupported(&rows).contains("why — 1 case:\n    c\n"));
+    }
 }

@@ -82,7 +82,7 @@ codes! {
     MbarrierReused "mbarrier.reused" Fault
         "Ordinary data was written over a live mbarrier. Use mbarrier.inval first."
     MbarrierLapped "mbarrier.lapped" Fault
-        "A wait lags two or more phases behind its barrier, so the phase parity aliases: the wait blocks for, or takes, the wrong phase."
+        "A wait has a token that is two or more phases old. Only the parity is compared, so the wait blocks for, or takes, another phase. (Waits by parity do not say which phase they mean: where one was overtaken, the deadlock report remarks on it.)"
     MbarrierRole "mbarrier.role" Fault
         "A warp whose role is not declared for this barrier arrived or waited on it."
     BarrierNamed "barrier.named" Fault
@@ -95,6 +95,8 @@ codes! {
         "Tensor memory outside the CTA's allocation was touched."
     TmemLane "tmem.lane" Fault
         "tcgen05.ld and st reach only the 32 lanes of the warp's own window, 32 × (warp index mod 4)."
+    WgmmaRegisters "wgmma.registers" Fault
+        "Registers of a wgmma were touched out of order. Its accumulator (and A, where A is in registers) belongs to the matrix unit from the issue until wgmma.wait_group covers its group: nothing may read or write D, or overwrite A, before. And wgmma.fence must stand between any other access to such registers and the next wgmma that uses them, and before the first wgmma of all."
     Descriptor "descriptor" Fault
         "A shared-memory descriptor or instruction descriptor is illegal."
     Tma "tma" Fault

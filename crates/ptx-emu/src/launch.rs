@@ -2,6 +2,7 @@
 
 use crate::fault::{Fault, Level};
 use crate::machine::inst::OpClass;
+use crate::machine::predict::{Costs, Prediction};
 use crate::syntax::ast::Module;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,10 +19,12 @@ pub enum Schedule {
     LateTma,
     /// Seeded choice among warps and operations.
     Random,
+    /// Effects land at issue while clocks predict the critical path ([`crate::machine::predict`]).
+    Timed,
 }
 
 impl Schedule {
-    /// All schedules.
+    /// The schedules that judge (the timed one only predicts).
     pub const ALL: [Schedule; 4] = [Schedule::Eager, Schedule::LateLifo, Schedule::LateTma, Schedule::Random];
 
     /// Name on the command line.
@@ -31,12 +34,13 @@ impl Schedule {
             Schedule::LateLifo => "late-lifo",
             Schedule::LateTma => "late-tma",
             Schedule::Random => "random",
+            Schedule::Timed => "timed",
         }
     }
 
     /// Parses a name.
     pub fn parse(s: &str) -> Option<Schedule> {
-        Schedule::ALL.into_iter().find(|x| x.as_str() == s)
+        Schedule::ALL.into_iter().chain([Schedule::Timed]).find(|x| x.as_str() == s)
     }
 }
 
@@ -149,6 +153,8 @@ pub struct Options {
     pub resident: usize,
     /// Record a trace.
     pub trace: bool,
+    /// Costs of the timed schedule.
+    pub costs: Costs,
 }
 
 impl Default for Options {
@@ -161,6 +167,7 @@ impl Default for Options {
             step_limit: 20_000_000_000,
             resident: 2,
             trace: false,
+            costs: Costs::UNITS,
         }
     }
 }
@@ -220,6 +227,8 @@ pub struct Report {
     pub schedule: Schedule,
     /// Its seed.
     pub seed: u64,
+    /// What the timed schedule predicts for the slowest CTA.
+    pub prediction: Option<Prediction>,
     /// Trace events, when asked for.
     #[serde(skip)]
     pub trace: Option<crate::trace::Trace>,

@@ -44,6 +44,7 @@ impl Trace {
             Kind::CpAsync { .. } => ("cp.async".to_string(), "cp.async".to_string()),
             Kind::CpArrive { .. } => ("cp.async".to_string(), "arrive".to_string()),
             Kind::Mma(m) => ("mma".to_string(), format!("mma D@{}", m.d.1)),
+            Kind::Wgmma(m) => (format!("wgmma warp {}", p.warp), format!("wgmma {}", m.seq)),
             Kind::Cp { .. } => ("mma".to_string(), "cp".to_string()),
             Kind::Commit { .. } => ("mma".to_string(), "commit".to_string()),
             Kind::TmemLd { base } => (format!("tmem warp {}", p.warp), format!("ld @{}", base.1)),

@@ -10,17 +10,18 @@ use super::format::Format;
 
 /// Names and embeds the committed kernels, so that the gate runs from any directory.
 macro_rules! committed {
-    ($($name:literal),* $(,)?) => {
-        &[$((
+    ($($target:literal: $($name:literal),* ;)*) => {
+        &[$($((
             $name,
-            include_str!(concat!("../../../../foreign/triton/sm_100a/", $name, ".ptx")),
-            include_str!(concat!("../../../../foreign/triton/sm_100a/", $name, ".json")),
-        )),*]
+            include_str!(concat!("../../../../foreign/triton/", $target, "/", $name, ".ptx")),
+            include_str!(concat!("../../../../foreign/triton/", $target, "/", $name, ".json")),
+        )),*),*]
     };
 }
 
-/// (name, PTX, metadata), simplest first.
+/// (name, PTX, metadata), by target, simplest first. Triton specialises warps on Blackwell only.
 const COMMITTED: &[(&str, &str, &str)] = committed![
+    "sm_100a":
     "softmax_rows",
     "matmul_tma",
     "matmul_tma_ws",
@@ -38,7 +39,19 @@ const COMMITTED: &[(&str, &str, &str)] = committed![
     "attn_fwd_d128",
     "attn_fwd_d128_causal",
     "attn_fwd_d128_ws",
-    "attn_fwd_d128_causal_ws",
+    "attn_fwd_d128_causal_ws";
+    "sm_90a":
+    "softmax_rows",
+    "matmul_tma",
+    "matmul_device_maps",
+    "matmul_pointers",
+    "matmul_persistent",
+    "matmul_fp8",
+    "matmul_tf32",
+    "attn_fwd_d64",
+    "attn_fwd_d64_causal",
+    "attn_fwd_d128",
+    "attn_fwd_d128_causal";
 ];
 
 /// What `compile.py` records beside the PTX; `foreign/triton/README.md` describes the launch convention.
@@ -46,6 +59,8 @@ const COMMITTED: &[(&str, &str, &str)] = committed![
 pub struct Meta {
     /// Name of the `.entry`.
     pub entry: String,
+    /// Target architecture, `sm_100a` or `sm_90a`.
+    pub target: String,
     /// Warps per CTA, warp specialisation counted in.
     pub num_warps: u32,
     /// CTAs per cluster, along x.
@@ -85,7 +100,7 @@ pub struct MapMeta {
 /// A committed kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// File name without extension.
+    /// File name without extension; the same for each target.
     pub name: &'static str,
     /// PTX text as Triton emitted it.
     pub ptx: &'static str,
@@ -93,7 +108,14 @@ pub struct Kernel {
     pub meta: Meta,
 }
 
-/// All committed kernels, simplest first.
+impl Kernel {
+    /// Target and name, e.g. `sm_90a/matmul_tma`: unique among the committed kernels.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.meta.target, self.name)
+    }
+}
+
+/// All committed kernels, by target, simplest first.
 ///
 /// # Errors
 /// [`Error::Metadata`] where a `.json` does not parse.

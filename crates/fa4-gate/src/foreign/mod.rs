@@ -1,6 +1,6 @@
 //! The foreign section: kernels compiled by Triton, run in the emulator and judged against f64.
 //!
-//! These kernels are the evidence that the emulator runs Blackwell code as Blackwell does, because neither their tile
+//! These kernels are the evidence that the emulator runs Blackwell and Hopper code as the chips do, because neither their tile
 //! layouts nor their barrier protocols come from our reading of the manual (`foreign/triton/README.md`).
 //!
 //! [`catalog`] holds the committed kernels and the cases; [`inputs`] makes a case's data; [`reference`] says what must

@@ -2,6 +2,7 @@
 
 pub mod alu;
 pub mod elect;
+pub mod fragments;
 pub mod idesc;
 pub mod mbarrier;
 pub mod operands;

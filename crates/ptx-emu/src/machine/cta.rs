@@ -5,6 +5,7 @@ use super::inst::{OP_CLASSES, TmemMove};
 use super::ops::{OpId, Pending};
 use super::shared::SharedMemory;
 use super::tmem::Tmem;
+use super::wgmma::{Warpgroup, WgmmaState};
 use crate::isa::mbarrier::Mbarrier;
 use crate::isa::regs::{RegFile, V32, V64};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -29,6 +30,8 @@ pub enum State {
     Group,
     /// At a `cp.async.wait_group`.
     CpGroup,
+    /// At `wgmma.wait_group`.
+    Wgmma,
     /// At `tcgen05.alloc`.
     Alloc,
     /// At a cluster barrier.
@@ -132,6 +135,8 @@ pub struct Warp {
     pub cp_open: Vec<OpId>,
     /// Closed `cp.async` groups, oldest first.
     pub cp_groups: VecDeque<Vec<OpId>>,
+    /// Its wgmmas.
+    pub wgmma: WgmmaState,
     /// Registers a thread, as set by setmaxnreg.
     pub max_regs: Option<u32>,
     /// Times a load or wait put this warp to sleep (statistics).
@@ -178,6 +183,7 @@ impl Warp {
             local_undef: vec![true; local],
             cp_open: vec![],
             cp_groups: VecDeque::new(),
+            wgmma: WgmmaState::new(prog),
             max_regs: None,
             last_issue: 0,
         }
@@ -203,8 +209,16 @@ pub struct MbarSlot {
     pub observed: u64,
     /// Program counter of the init.
     pub init_pc: u32,
+    /// Latest arrival of the phase under way, and when the last phase completed (timed schedule).
+    pub stamp: u64,
+    /// See `stamp`.
+    pub done_at: u64,
     /// Last arrival: (warp, program counter, step).
     pub last_arrival: Option<(u32, u32, u64)>,
+    /// Phase in which a (warp, lane) last arrived and kept the token.
+    pub tokens: HashMap<(u32, u32), u64>,
+    /// Per warp: highest phase count that a successful wait of it has seen.
+    pub seen: BTreeMap<u32, u64>,
 }
 
 /// A named barrier.
@@ -214,6 +228,10 @@ pub struct NamedBar {
     pub count: u32,
     /// Threads that arrived.
     pub arrived: u32,
+    /// Used without a count: the whole CTA, exited warps left out.
+    pub whole: bool,
+    /// Latest arrival (timed schedule).
+    pub stamp: u64,
 }
 
 /// Bulk groups of one thread.
@@ -260,16 +278,22 @@ pub struct Cta {
     pub origins: Vec<Origin>,
     /// Per matrix operation (sequence number − 1): where it was issued.
     pub mma_origins: Vec<Origin>,
+    /// Last matrix operation of a (warp, lane): what its commits cover.
+    pub mma_last: HashMap<(u32, u32), u32>,
     /// Matrix operations up to this sequence number are observed complete.
     pub mma_released: u32,
     /// Bulk groups by (warp, lane).
     pub bulk: HashMap<(u32, u32), BulkGroups>,
     /// Accumulator (column, columns) of the matrix operations that no commit covers yet.
     pub mma_open: Vec<(u32, u32)>,
+    /// Warpgroups, for the agreement of their warps on each wgmma.
+    pub warpgroups: Vec<Warpgroup>,
     /// Start of dynamic shared memory, as a window address.
     pub dynamic_base: u32,
     /// Next warp of the round robin.
     pub next_warp: usize,
+    /// Clocks of the timed schedule.
+    pub(super) clocks: Option<Box<super::predict::Clocks>>,
 }
 
 impl Cta {
@@ -286,10 +310,11 @@ impl Cta {
         self.warps.iter().all(|w| w.live == 0)
     }
 
-    /// Releases what completed phases of a barrier cover.
-    pub fn observe(&mut self, addr: u32) {
+    /// Releases what completed phases of a barrier cover; a wait of `warp` has seen them.
+    pub fn observe(&mut self, addr: u32, warp: u32) {
         let Some(m) = self.mbars.get_mut(&addr) else { return };
         let now = m.bar.phase();
+        m.seen.insert(warp, now);
         m.observed = m.observed.max(now);
         let (released, mma) = (&mut self.released, &mut self.mma_released);
         m.attached.retain(|&(phase, r)| {

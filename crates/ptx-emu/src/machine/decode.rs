@@ -48,6 +48,8 @@ pub struct Program {
     pub layout: Layout,
     /// True when several CTAs can influence each other (atomics, reductions to global memory).
     pub coupled: bool,
+    /// Per 32-bit slot: some wgmma reads or writes it. Empty where the kernel has none.
+    pub wgmma_regs: Vec<bool>,
     /// Opcode text of each instruction (index into the module's opcodes).
     pub opcodes: Vec<u32>,
 }
@@ -101,12 +103,14 @@ pub fn decode(module: &Module, f: &Function, layout: Layout) -> Result<Program, 
             span: instr.span,
             srcs: (s0, s1),
             dsts: (s1, d1),
+            wgmma_regs: false,
             reconverge: u32::MAX,
         });
     }
     super::cfg::mark_reconvergence(&mut code);
     let Cx { slots, covers, .. } = cx;
-    Ok(Program { code, regs, slots, covers, layout, coupled, opcodes })
+    let wgmma_regs = super::wgmma::mark_registers(&mut code, &regs, slots.n32 as usize);
+    Ok(Program { code, regs, slots, covers, layout, coupled, opcodes, wgmma_regs })
 }
 
 /// One decoded instruction before it is packed.
@@ -677,14 +681,12 @@ fn is_clock(name: &str) -> bool {
 }
 
 fn place_of(op: &Opcode) -> Res<Place> {
-    for m in &op.mods {
-        return Ok(match m.as_str() {
-            "global" | "const" => Place::Global,
-            "shared" | "shared::cta" | "shared::cluster" => Place::Shared,
-            "local" => Place::Local,
-            "param" | "param::entry" => Place::Param,
-            m => return Err(reject(op, m)),
-        });
+    match op.mods.first().map(String::as_str) {
+        Some("global" | "const") => Ok(Place::Global),
+        Some("shared" | "shared::cta" | "shared::cluster") => Ok(Place::Shared),
+        Some("local") => Ok(Place::Local),
+        Some("param" | "param::entry") => Ok(Place::Param),
+        Some(m) => Err(reject(op, m)),
+        None => unsupported(op.text.clone()),
     }
-    unsupported(op.text.clone())
 }

@@ -37,8 +37,8 @@ impl Cx<'_> {
             ("cp", "async") => match op.mods.get(1).map_or("", String::as_str) {
                 "bulk" => self.bulk(op, args, false),
                 "commit_group" => Ok(One::new(Inst::CpAsyncCommit, OpClass::Bulk)),
-                "wait_all" => Ok(One::new(Inst::CpAsyncWait(0), OpClass::Bulk)),
-                "wait_group" => Ok(One::new(Inst::CpAsyncWait(int(op, args, 0)?), OpClass::Bulk)),
+                "wait_all" => Ok(One::new(Inst::CpAsyncWait(None), OpClass::Bulk)),
+                "wait_group" => Ok(One::new(Inst::CpAsyncWait(Some(int(op, args, 0)?)), OpClass::Bulk)),
                 "mbarrier" => {
                     let a = self.addr(arg(op, args, 0)?)?;
                     Ok(One::new(Inst::CpAsyncMbar(a, op.has("noinc")), OpClass::Bulk).src(addr_reg(a)))
@@ -47,8 +47,10 @@ impl Cx<'_> {
             },
             ("cp", "reduce") => self.bulk(op, args, true),
             ("tcgen05", _) => self.tcgen05(op, first, args),
-            ("wgmma" | "mma" | "clusterlaunchcontrol" | "multimem", _) => unsupported(format!(
-                "opcode `{}` (planned; this version runs tcgen05 kernels of one CTA)",
+            ("wgmma", verb) => self.wgmma(op, verb, args),
+            ("mma", _) => self.mma_sync(op, args),
+            ("clusterlaunchcontrol" | "multimem", _) => unsupported(format!(
+                "opcode `{}` (planned; this version runs kernels of one CTA a cluster)",
                 op.text
             )),
             _ => unsupported(format!("opcode `{}`", op.text)),
@@ -62,7 +64,7 @@ impl Cx<'_> {
                 "shared" | "shared::cta" | "shared::cluster" | "b64" | "cta" | "cluster" | "release"
                 | "acquire" | "relaxed" => {}
                 "parity" => parity = true,
-                "expect_tx" if verb != "" => expect = true,
+                "expect_tx" if !verb.is_empty() => expect = true,
                 "noComplete" => no_complete = true,
                 v @ ("init" | "inval" | "arrive" | "arrive_drop" | "expect_tx" | "complete_tx"
                 | "test_wait" | "try_wait")
@@ -459,14 +461,14 @@ fn elem_of(t: Ty) -> Option<NumType> {
     })
 }
 
-fn arg<'a>(op: &Opcode, args: &'a [Operand], i: usize) -> Res<&'a Operand> {
+pub(super) fn arg<'a>(op: &Opcode, args: &'a [Operand], i: usize) -> Res<&'a Operand> {
     match args.get(i) {
         Some(a) => Ok(a),
         None => unsupported(format!("`{}` with {} operands", op.text, args.len())),
     }
 }
 
-fn int(op: &Opcode, args: &[Operand], i: usize) -> Res<u32> {
+pub(super) fn int(op: &Opcode, args: &[Operand], i: usize) -> Res<u32> {
     match arg(op, args, i)? {
         Operand::Int(v) => Ok(*v as u32),
         Operand::Reg(_) | Operand::Addr(Base::Reg(_), _) => {

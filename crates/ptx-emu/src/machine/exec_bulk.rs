@@ -185,7 +185,7 @@ impl Machine<'_> {
             t.issue(c.id, &p, self.steps);
         }
         c.pending.push(p);
-        if self.opts.schedule == Schedule::Eager {
+        if matches!(self.opts.schedule, Schedule::Eager | Schedule::Timed) {
             self.land_at(c, c.pending.len() - 1)?;
         }
         Ok(())
@@ -267,9 +267,13 @@ impl Machine<'_> {
         Ok(Next::Advance)
     }
 
-    pub(super) fn cp_async_wait(&mut self, c: &mut Cta, w: usize, n: u32) -> Res<Next> {
-        let warp = &c.warps[w];
-        let done = warp.cp_groups.len().saturating_sub(n as usize);
+    pub(super) fn cp_async_wait(&mut self, c: &mut Cta, w: usize, n: Option<u32>) -> Res<Next> {
+        let warp = &mut c.warps[w];
+        if n.is_none() {
+            let open = std::mem::take(&mut warp.cp_open);
+            warp.cp_groups.push_back(open);
+        }
+        let done = warp.cp_groups.len().saturating_sub(n.unwrap_or(0) as usize);
         if warp.cp_groups.iter().take(done).flatten().any(|&o| !c.landed[o as usize]) {
             return Ok(Next::Block(State::CpGroup));
         }

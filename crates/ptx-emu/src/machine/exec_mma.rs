@@ -15,10 +15,10 @@ use std::rc::Rc;
 /// Working memory of matrix instructions.
 #[derive(Default)]
 pub(super) struct Buffers {
-    a: Vec<u32>,
-    b: Vec<u32>,
-    c: Vec<u32>,
-    d: Vec<u32>,
+    pub(super) a: Vec<u32>,
+    pub(super) b: Vec<u32>,
+    pub(super) c: Vec<u32>,
+    pub(super) d: Vec<u32>,
 }
 
 fn kind_of(k: MmaKind) -> idesc::Kind {
@@ -64,7 +64,7 @@ impl Machine<'_> {
 
     /// Addresses of a shared-memory operand, from the cache where the same descriptor came before.
     #[allow(clippy::too_many_arguments)]
-    fn operand(
+    pub(super) fn operand(
         &mut self,
         c: &Cta,
         w: usize,
@@ -155,6 +155,7 @@ impl Machine<'_> {
         let origin = Origin { warp: w as u32, pc, step: self.steps };
         c.mma_origins.push(origin);
         let seq = c.mma_origins.len() as u32;
+        c.mma_last.insert((w as u32, l as u32), seq);
         let bytes = slot_bits / 8;
         self.lease_operand(c, w, pc, &b, bytes, seq)?;
         self.allocated(c, w, pc, d.1, desc.n)?;
@@ -218,6 +219,7 @@ impl Machine<'_> {
             let origin = Origin { warp: w as u32, pc, step: self.steps };
             c.mma_origins.push(origin);
             let seq = c.mma_origins.len() as u32;
+            c.mma_last.insert((w as u32, l as u32), seq);
             let units = shape.columns() / 4;
             let addrs: Vec<u32> = (0..shape.rows())
                 .flat_map(|r| (0..units).map(move |u| (r, u)))
@@ -243,7 +245,8 @@ impl Machine<'_> {
         for l in lanes(m) {
             let mbar = self.own_shared(c, w, pc, l, at)?;
             self.check_role(c, w, pc, mbar, false)?;
-            let seq = c.mma_origins.len() as u32;
+            // It covers what this thread issued, whatever else is in the pipe.
+            let seq = c.mma_last.get(&(w as u32, l as u32)).copied().unwrap_or(0);
             let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
             self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Commit { mbar, seq } })?;
         }
@@ -252,7 +255,8 @@ impl Machine<'_> {
 
     /// A commit reached the head of the pipe.
     pub(super) fn land_commit(&mut self, c: &mut Cta, w: usize, pc: u32, mbar: u32, seq: u32) -> Res<()> {
-        self.async_arrive(c, w, pc, mbar, 1, Some(Release::Mma(seq)))
+        let at = c.clocks.as_ref().map_or(0, |k| k.pipe_free.max(k.warp[w]));
+        self.async_arrive(c, w, pc, mbar, 1, Some(Release::Mma(seq)), at)
     }
 
     /// D = A·B + D, with the undefined rows and columns that undefined operands make.
@@ -349,7 +353,7 @@ impl Machine<'_> {
 }
 
 /// Elements of a shared-memory operand; which rows hold an undefined byte.
-fn gather(c: &Cta, addrs: &[u32], bytes: u32, k: usize, out: &mut Vec<u32>) -> Vec<bool> {
+pub(super) fn gather(c: &Cta, addrs: &[u32], bytes: u32, k: usize, out: &mut Vec<u32>) -> Vec<bool> {
     out.clear();
     out.reserve(addrs.len());
     let mut undef = vec![false; addrs.len() / k];

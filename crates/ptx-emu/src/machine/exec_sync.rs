@@ -6,6 +6,7 @@ use super::inst::{BarOp, Mbar, MbarOp};
 use super::run::{Machine, Res, Stop};
 use crate::fault::{Code, Fault};
 use crate::isa::mbarrier::{BarrierFault, Mbarrier};
+use std::collections::{BTreeMap, HashMap};
 
 impl Machine<'_> {
     fn barrier_name(&self, c: &Cta, addr: u32) -> String {
@@ -69,19 +70,23 @@ impl Machine<'_> {
     }
 
     /// After anything that may have completed a phase: wakes the waiters.
-    pub(super) fn phase_event(&mut self, c: &mut Cta, addr: u32, before: u64) {
-        let Some(m) = c.mbars.get(&addr) else { return };
+    /// `time`: when the arrival or completion happened (timed schedule).
+    pub(super) fn phase_event(&mut self, c: &mut Cta, addr: u32, before: u64, time: u64) {
+        let Some(m) = c.mbars.get_mut(&addr) else { return };
         self.progress += 1;
+        m.stamp = m.stamp.max(time);
         if m.bar.phase() == before {
             return;
         }
+        m.done_at = std::mem::take(&mut m.stamp);
         for s in c.warps.iter_mut().flat_map(|w| &mut w.splits) {
             if s.state == State::Mbar(addr) {
                 s.state = State::Ready;
             }
         }
         if self.trace.is_some() {
-            let (name, phase, step) = (self.barrier_name(c, addr), c.mbars[&addr].bar.phase(), self.steps);
+            let at = if self.timed() { c.mbars[&addr].done_at } else { self.steps };
+            let (name, phase, step) = (self.barrier_name(c, addr), c.mbars[&addr].bar.phase(), at);
             if let Some(t) = &mut self.trace {
                 t.phase(c.id, &name, phase, step);
             }
@@ -97,6 +102,7 @@ impl Machine<'_> {
         addr: u32,
         count: u32,
         r: Option<Release>,
+        time: u64,
     ) -> Res<()> {
         let step = self.steps;
         let m = self.live(c, w, pc, addr)?;
@@ -108,7 +114,7 @@ impl Machine<'_> {
             return Err(self.barrier_fault(c, w, pc, addr, e));
         }
         m.last_arrival = Some((w as u32, pc, step));
-        self.phase_event(c, addr, before);
+        self.phase_event(c, addr, before, time);
         Ok(())
     }
 
@@ -121,6 +127,7 @@ impl Machine<'_> {
         addr: u32,
         bytes: u32,
         r: Release,
+        time: u64,
     ) -> Res<()> {
         let m = self.live(c, w, pc, addr)?;
         let before = m.bar.phase();
@@ -128,7 +135,7 @@ impl Machine<'_> {
         if let Err(e) = m.bar.complete_tx(bytes) {
             return Err(self.barrier_fault(c, w, pc, addr, e));
         }
-        self.phase_event(c, addr, before);
+        self.phase_event(c, addr, before, time);
         Ok(())
     }
 
@@ -188,7 +195,11 @@ impl Machine<'_> {
                             attached: vec![],
                             observed: 0,
                             init_pc: pc,
+                            stamp: 0,
+                            done_at: 0,
                             last_arrival: None,
+                            tokens: HashMap::new(),
+                            seen: BTreeMap::new(),
                         },
                     );
                     self.progress += 1;
@@ -233,13 +244,26 @@ impl Machine<'_> {
                 Ok(token) => {
                     slot.last_arrival = Some((w as u32, pc, step));
                     if let Some(t) = b.token {
+                        slot.tokens.insert((w as u32, l as u32), before);
                         c.warps[w].regs.set64(t, l, token, 0);
                     }
                 }
             }
-            self.phase_event(c, addr, before);
+            let now = c.now(w);
+            self.phase_event(c, addr, before, now);
         }
         Ok(Next::Advance)
+    }
+
+    /// A successful wait moves the warp's clock to the completion of the phase.
+    fn timed_wait(&mut self, c: &mut Cta, w: usize, addr: u32) {
+        let Some(time) = c.mbars.get(&addr).map(|m| m.done_at) else { return };
+        if c.clocks.is_some() {
+            let (name, role) = (self.barrier_name(c, addr), self.role_of(w as u32).unwrap_or_default());
+            if let Some(k) = &mut c.clocks {
+                k.wait(w, time, c.id, &name, &role, self.trace.as_mut());
+            }
+        }
     }
 
     fn barrier_addr(&self, c: &Cta, w: usize, pc: u32, l: usize, b: &Mbar) -> Res<u32> {
@@ -278,6 +302,9 @@ impl Machine<'_> {
                 b.value.map_or(0, |v| regs.r32[v as usize].0[l]),
             );
             let slot = self.live(c, w, pc, addr)?;
+            if let Some(f) = token.and_then(|t| lapped(slot, w, l, t)) {
+                return Err(self.fault(c, w, pc, 1 << l, f));
+            }
             let done = match token {
                 Some(t) => slot.bar.test_wait(t),
                 None => slot.bar.test_wait_parity(parity),
@@ -299,7 +326,8 @@ impl Machine<'_> {
             c.warps[w].splits[s].last_poll = None;
             for l in lanes(pass) {
                 let addr = self.barrier_addr(c, w, pc, l, b)?;
-                c.observe(addr);
+                c.observe(addr, w as u32);
+                self.timed_wait(c, w, addr);
             }
         }
         if let Some(p) = b.pred {
@@ -345,7 +373,7 @@ impl Machine<'_> {
         if id > 15 {
             return Err(bad(format!("named barrier {id}; ids are 0 to 15")));
         }
-        if want == 0 || want % 32 != 0 {
+        if want == 0 || !want.is_multiple_of(32) {
             return Err(bad(format!(
                 "named barrier {id} with a count of {want} threads; it must be a positive multiple of 32"
             )));
@@ -360,15 +388,20 @@ impl Machine<'_> {
         if b.arrived + 32 > want {
             return Err(bad(format!("named barrier {id}: more than {want} threads arrive in one phase")));
         }
+        let now = c.now(w);
         let b = &mut c.bars[id as usize];
         b.count = want;
+        b.whole = count.is_none();
         b.arrived += 32;
+        b.stamp = b.stamp.max(now);
         self.progress += 1;
-        let full = b.arrived == want || op == BarOp::Sync && count.is_none() && everybody_here(c, id);
+        let arrived = b.arrived;
         // The groups of this warp: all but the first are folded in by their own waiting state.
         for &g in &groups {
             c.warps[w].splits[g].state = State::Bar(id);
         }
+        // Without a count, warps that exited earlier are not waited for.
+        let full = arrived == want || op == BarOp::Sync && count.is_none() && everybody_here(c, id);
         if full {
             self.complete_named(c, id);
             if op == BarOp::Arrive {
@@ -393,19 +426,25 @@ impl Machine<'_> {
     }
 
     fn complete_named(&mut self, c: &mut Cta, id: u32) {
-        c.bars[id as usize] = Default::default();
+        let done = std::mem::take(&mut c.bars[id as usize]).stamp;
         for w in 0..c.warps.len() {
+            if c.warps[w].splits.iter().any(|s| s.state == State::Bar(id)) {
+                let role = self.role_of(w as u32).unwrap_or_default();
+                if let Some(k) = &mut c.clocks {
+                    k.wait(w, done, c.id, &format!("named barrier {id}"), &role, self.trace.as_mut());
+                }
+            }
             self.pass_bar(c, w, id);
         }
         self.progress += 1;
     }
 
-    /// A warp exited: barriers of the whole CTA may now be complete.
+    /// A warp exited: barriers of the whole CTA may now be complete. One with an explicit count still needs that
+    /// many threads.
     pub(super) fn recheck_named(&mut self, c: &mut Cta) {
         for id in 0..16u32 {
             let b = c.bars[id as usize];
-            let threads: u32 = c.warps.iter().map(|w| w.lanes.count_ones()).sum();
-            if b.arrived != 0 && b.count == threads.next_multiple_of(32) && everybody_here(c, id) {
+            if b.arrived != 0 && b.whole && everybody_here(c, id) {
                 self.complete_named(c, id);
             }
         }
@@ -427,7 +466,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::Sync(live)));
         }
         self.whole_warp(c, w, pc, m)?;
-        if !(24..=256).contains(&n) || n % 8 != 0 {
+        if !(24..=256).contains(&n) || !n.is_multiple_of(8) {
             let f = Fault::new(
                 Code::SetMaxNReg,
                 format!("setmaxnreg to {n}; it must be a multiple of 8 in 24..=256"),
@@ -455,6 +494,21 @@ impl Machine<'_> {
         }
         Ok(Next::Advance)
     }
+}
+
+/// A wait for the phase of a token that is two or more phases old: only its parity is compared, so the answer is
+/// that of another phase. The phase is known from the lane's own last arrival; a lane that got its token from
+/// somebody else is not judged. Waits by parity never are: which phase they mean is not in the program.
+fn lapped(slot: &MbarSlot, w: usize, l: usize, token: u64) -> Option<Fault> {
+    let (now, arrived) = (slot.bar.phase(), *slot.tokens.get(&(w as u32, l as u32))?);
+    if arrived & 1 != token >> 63 || now < arrived + 2 {
+        return None;
+    }
+    let text = format!("the wait has a token of phase {arrived}, but the barrier is in phase {now}");
+    Some(
+        Fault::new(Code::MbarrierLapped, text)
+            .help("wait for each phase before the one after the next completes, or keep the newest token"),
+    )
 }
 
 /// Every warp that has not exited waits at barrier `id`.

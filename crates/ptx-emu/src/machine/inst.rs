@@ -2,6 +2,7 @@
 
 use crate::isa::alu::AluOp;
 use crate::isa::regs::Class;
+use crate::num::mma::Format;
 use crate::syntax::ast::Span;
 
 /// A register slot with its class.
@@ -259,6 +260,65 @@ pub struct Mma {
     pub scale_d: u32,
 }
 
+/// A operand of a wgmma.
+#[derive(Clone, Copy, Debug)]
+pub enum WgmmaA {
+    /// Shared-memory descriptor (64-bit slot).
+    Desc(u32),
+    /// Registers (32-bit slots).
+    Regs([u32; 4]),
+}
+
+/// A decoded wgmma.mma_async.
+#[derive(Clone, Debug)]
+pub struct Wgmma {
+    /// Type of A.
+    pub a_fmt: Format,
+    /// Type of B.
+    pub b_fmt: Format,
+    /// The accumulator is f16, two elements a register.
+    pub f16_acc: bool,
+    /// Columns.
+    pub n: u32,
+    /// Accumulator registers (32-bit slots).
+    pub d: Box<[u32]>,
+    /// A operand.
+    pub a: WgmmaA,
+    /// B descriptor (64-bit slot).
+    pub b: u32,
+    /// scale-d: predicate slot, negated.
+    pub scale_d: (u32, bool),
+    /// imm-scale-a is −1.
+    pub negate_a: bool,
+    /// imm-scale-b is −1.
+    pub negate_b: bool,
+    /// A is M-major.
+    pub trans_a: bool,
+    /// B is N-major.
+    pub trans_b: bool,
+}
+
+/// A decoded mma.sync of m16n8; registers are 32-bit slots.
+#[derive(Clone, Debug)]
+pub struct MmaSync {
+    /// Type of A.
+    pub a_fmt: Format,
+    /// Type of B.
+    pub b_fmt: Format,
+    /// C and D are f16.
+    pub f16_acc: bool,
+    /// Products per element.
+    pub k: u32,
+    /// Results.
+    pub d: Box<[u32]>,
+    /// A, 16 × k.
+    pub a: Box<[u32]>,
+    /// B, k × 8.
+    pub b: Box<[u32]>,
+    /// C.
+    pub c: Box<[u32]>,
+}
+
 /// Shapes of tcgen05.ld and tcgen05.st; the numbers are those of the manual.
 pub use crate::isa::tcgen05_layout::LdStShape as TmemShape;
 
@@ -436,8 +496,8 @@ pub enum Inst {
     CpAsync(Addr, Addr, u32, Option<u32>),
     /// `cp.async.commit_group`.
     CpAsyncCommit,
-    /// `cp.async.wait_group N` / `wait_all` (N = 0).
-    CpAsyncWait(u32),
+    /// `cp.async.wait_group N`; `None` for `wait_all`, which also covers what is not in a group yet.
+    CpAsyncWait(Option<u32>),
     /// `cp.async.mbarrier.arrive{.noinc}`.
     CpAsyncMbar(Addr, bool),
     /// `ldmatrix`: registers, address, transposed.
@@ -468,6 +528,16 @@ pub enum Inst {
     TcMma(Box<Mma>),
     /// `tcgen05.cp`: shape, address, descriptor slot.
     TcCp(crate::isa::tcgen05_layout::CpShape, Addr, u32),
+    /// `wgmma.mma_async`.
+    Wgmma(Box<Wgmma>),
+    /// `wgmma.fence`.
+    WgmmaFence,
+    /// `wgmma.commit_group`.
+    WgmmaCommit,
+    /// `wgmma.wait_group N`.
+    WgmmaWait(u32),
+    /// `mma.sync`.
+    MmaSync(Box<MmaSync>),
     /// Decodes, but this machine does not run it; the text says what.
     Unsupported(Box<str>),
 }
@@ -516,6 +586,8 @@ pub struct Decoded {
     pub srcs: (u32, u32),
     /// Registers written.
     pub dsts: (u32, u32),
+    /// An ordinary instruction that reads or writes a register which some wgmma uses.
+    pub wgmma_regs: bool,
     /// Where the two sides of a divergence here meet again (`u32::MAX` = only at the exit).
     pub reconverge: u32,
 }

@@ -22,7 +22,9 @@ impl Machine<'_> {
     /// Lands the operation at index `i` of those in flight.
     pub(super) fn land_at(&mut self, c: &mut Cta, i: usize) -> Res<()> {
         let p = c.pending.remove(i);
-        if let Some(t) = &mut self.trace {
+        if !self.timed()
+            && let Some(t) = &mut self.trace
+        {
             t.land(c.id, &p, self.steps);
         }
         self.landing_step = self.steps;
@@ -32,7 +34,8 @@ impl Machine<'_> {
             Kind::Load { chunks, fill, elem, mbar, bytes } => {
                 self.land_load(c, &p, chunks, fill, *elem)?;
                 c.landed[p.id as usize] = true;
-                self.async_complete(c, w, pc, *mbar, *bytes, Release::Op(p.id))?;
+                let at = c.now(w) + self.opts.costs.load;
+                self.async_complete(c, w, pc, *mbar, *bytes, Release::Op(p.id), at)?;
             }
             Kind::Store { chunks, reduce } => self.land_store(c, &p, chunks, *reduce)?,
             Kind::CpAsync { copies } => {
@@ -49,9 +52,13 @@ impl Machine<'_> {
                     let phase = m.bar.phase();
                     m.attached.extend(after.iter().map(|&o| (phase, Release::Op(o))));
                 }
-                self.async_arrive(c, w, pc, mbar, count, None)?;
+                let at = c.now(w);
+                self.async_arrive(c, w, pc, mbar, count, None, at)?;
             }
-            Kind::Mma(op) => self.land_mma(c, op),
+            Kind::Mma(op) => {
+                self.time_mma(c, w, op);
+                self.land_mma(c, op);
+            }
             Kind::Cp { shape, base, desc, .. } => {
                 for r in 0..shape.rows() {
                     for u in 0..shape.columns() / 4 {
@@ -75,6 +82,7 @@ impl Machine<'_> {
                     }
                 }
             }
+            Kind::Wgmma(op) => self.land_wgmma(c, w, pc, op),
             Kind::Commit { mbar, seq } => self.land_commit(c, w, pc, *mbar, *seq)?,
             Kind::TmemLd { base } => {
                 if let Inst::TcLd(mv) = &self.prog.code[pc as usize].inst {
@@ -89,11 +97,28 @@ impl Machine<'_> {
         }
         c.landed[p.id as usize] = true;
         for s in c.warps.iter_mut().flat_map(|w| &mut w.splits) {
-            if matches!(s.state, State::Group | State::CpGroup) {
+            if matches!(s.state, State::Group | State::CpGroup | State::Wgmma) {
                 s.state = State::Ready;
             }
         }
         Ok(())
+    }
+
+    /// The timed schedule's account of a matrix instruction.
+    fn time_mma(&mut self, c: &mut Cta, w: usize, op: &super::ops::MmaOp) {
+        let Some(k) = &mut c.clocks else { return };
+        let (begin, end) = k.matrix(w, super::predict::mma_cycles(op.desc.n));
+        if let Some(t) = &mut self.trace {
+            let name = format!("mma → {}", super::names::column(&self.launch.annotations, op.d.1));
+            t.events.push(crate::trace::Event {
+                cta: c.id,
+                track: "matrix pipe".into(),
+                name,
+                begin,
+                end,
+                op: None,
+            });
+        }
     }
 
     fn gload(&self, c: &Cta, p: &Pending, addr: u64, buf: &mut [u8]) -> Res<u64> {

@@ -44,6 +44,9 @@ impl Machine<'_> {
         if write && rd != 0 && !c.released[rd as usize - 1] {
             return Err(self.shared_conflict(c, w, pc, g, c.origins[rd as usize - 1], "reads", write));
         }
+        if write && let Some(o) = c.wgmma_reader(g) {
+            return Err(self.shared_conflict(c, w, pc, g, o, "reads", write));
+        }
         if write && mma && mr > c.mma_released {
             return Err(self.shared_conflict(c, w, pc, g, c.mma_origins[mr as usize - 1], "reads", write));
         }
@@ -67,6 +70,10 @@ impl Machine<'_> {
         let by = self.opcode(o.pc);
         let missing = if by.starts_with("tcgen05") {
             "tcgen05.commit to an mbarrier after it, and a successful wait on that phase before this access"
+        } else if !by.starts_with("cp.async.bulk") && by.starts_with("cp.async") {
+            "cp.async.wait_group (or an mbarrier that cp.async.mbarrier.arrive completes), then a hand-off to this thread"
+        } else if by.starts_with("wgmma") {
+            "wgmma.commit_group and wgmma.wait_group by the issuing warp, then a hand-off to this one"
         } else if does == "reads" {
             "cp.async.bulk.commit_group and wait_group.read by the issuing thread, then a hand-off to this one"
         } else {
@@ -146,6 +153,35 @@ impl Machine<'_> {
             if self.opts.checks.lease {
                 self.granule(c, w, pc, g, false, false)?;
                 c.shared.mma_read[g] = seq;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Machine::lease_operand`] for a wgmma of warp `w`.
+    pub(super) fn lease_wgmma(
+        &self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        addrs: &[u32],
+        bytes: u32,
+        seq: u32,
+    ) -> Res<()> {
+        let warps = c.warps.len();
+        let mut last = usize::MAX;
+        for &a in addrs {
+            let g = match c.shared.offset(a, bytes) {
+                Some(off) => off / 16,
+                None => self.shared_offset(c, w, pc, u64::from(a), bytes)? / 16,
+            };
+            if g == last {
+                continue;
+            }
+            last = g;
+            if self.opts.checks.lease {
+                self.granule(c, w, pc, g, false, false)?;
+                c.shared.wgmma_reads(warps)[g * warps + w] = seq;
             }
         }
         Ok(())

@@ -30,6 +30,19 @@ pub struct MmaOp {
     pub scale_d: u32,
 }
 
+/// Resolved wgmma of one warp.
+#[derive(Clone)]
+pub struct WgmmaOp {
+    /// Sequence number among the warp's wgmmas (from 1).
+    pub seq: u32,
+    /// Addresses of the 16 × k elements of A that the warp needs; none where A is in registers.
+    pub a: Option<(Rc<[u32]>, std::ops::Range<usize>)>,
+    /// Addresses of the n × k elements of B.
+    pub b: Rc<[u32]>,
+    /// Accumulate.
+    pub scale_d: bool,
+}
+
 /// Where a matrix operand lies.
 #[derive(Clone)]
 pub enum MmaSource {
@@ -78,6 +91,8 @@ pub enum Kind {
     },
     /// Matrix instruction.
     Mma(Box<MmaOp>),
+    /// wgmma, the part of one warp; the instruction is at `pc`.
+    Wgmma(Box<WgmmaOp>),
     /// Shared → tensor memory copy.
     Cp {
         /// Sequence number.

@@ -4,6 +4,7 @@ use super::cta::{Cta, Origin};
 use super::decode::Program;
 use super::global::GlobalMemory;
 use super::inst::OpClass;
+use super::predict::Prediction;
 use crate::fault::{Code, Fault, Site};
 use crate::launch::{Counters, Launch, Options, Report, Schedule, Verdict};
 use crate::num::mma::Scratch;
@@ -46,6 +47,7 @@ pub(super) struct Machine<'a> {
     /// Operand addresses by (descriptor, shape key).
     pub addr_cache: HashMap<(u64, u32), Rc<[u32]>>,
     pub bufs: super::exec_mma::Buffers,
+    pub prediction: Option<Prediction>,
 }
 
 /// Counter-based generator (splitmix64).
@@ -74,6 +76,7 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
         counters: Counters::default(),
         schedule: opts.schedule,
         seed: opts.seed,
+        prediction: None,
         trace: None,
     };
     let prog = match super::setup::prepare(launch, gmem) {
@@ -101,6 +104,7 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
         scratch: Scratch::default(),
         addr_cache: HashMap::new(),
         bufs: super::exec_mma::Buffers::default(),
+        prediction: None,
     };
     let end = m.grid().and_then(|()| m.check_outputs());
     report.verdict = match end {
@@ -125,6 +129,7 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
     m.counters.phases = std::mem::take(&mut m.phases).into_iter().collect();
     report.strict = std::mem::take(&mut m.strict).into_values().collect();
     report.counters = m.counters;
+    report.prediction = m.prediction;
     report.trace = m.trace;
     if opts.strict
         && report.verdict == Verdict::Clean
@@ -139,13 +144,18 @@ impl Machine<'_> {
     fn grid(&mut self) -> Res<()> {
         let [gx, gy, gz] = self.launch.grid.map(u64::from);
         let total = gx * gy * gz;
-        let resident = self.opts.resident.max(1);
+        // The timed schedule has one CTA to an SM.
+        let resident = if self.timed() { 1 } else { self.opts.resident.max(1) };
         let mut next = 0u64;
         let mut live: Vec<Cta> = Vec::new();
         loop {
             while live.len() < resident && next < total {
                 let id = [(next % gx) as u32, (next / gx % gy) as u32, (next / gx / gy) as u32];
-                live.push(super::setup::new_cta(self.prog, self.launch, id));
+                let mut cta = super::setup::new_cta(self.prog, self.launch, id);
+                if self.timed() {
+                    cta.clocks = Some(Box::new(super::predict::Clocks::new(cta.warps.len())));
+                }
+                live.push(cta);
                 next += 1;
             }
             if live.is_empty() {
@@ -185,6 +195,7 @@ impl Machine<'_> {
         while !c.pending.is_empty() {
             self.land_at(c, 0)?;
         }
+        self.warpgroups_agree(c)?;
         if let Some((col, cols)) = c.tmem.live() {
             let mut f = Fault::new(
                 Code::TmemLeak,
@@ -196,6 +207,12 @@ impl Machine<'_> {
             .help("execute tcgen05.dealloc by one whole warp before the kernel exits");
             f.site = None;
             return Err(Stop::Fault(Box::new(f)));
+        }
+        if let Some(k) = &c.clocks {
+            let p = k.prediction();
+            if self.prediction.is_none_or(|q| p.cycles > q.cycles) {
+                self.prediction = Some(p);
+            }
         }
         self.counters.tmem_columns = self.counters.tmem_columns.max(c.tmem.high_water);
         for (w, warp) in c.warps.iter().enumerate() {
@@ -279,6 +296,10 @@ impl Machine<'_> {
             .opcodes
             .get(pc as usize)
             .map_or("end".into(), |&o| self.launch.module.opcodes[o as usize].text.clone())
+    }
+
+    pub(super) fn timed(&self) -> bool {
+        self.opts.schedule == Schedule::Timed
     }
 
     pub(super) fn deterministic_random(&self) -> bool {

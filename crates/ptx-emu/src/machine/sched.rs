@@ -5,8 +5,9 @@
 //! barrier does not count as able to issue. When nothing is in flight either, polls get their time limit, then
 //! lanes that wait to reconverge go on alone; when that changes nothing, it is a deadlock.
 
-use super::cta::{Cta, State};
+use super::cta::{Cta, MbarSlot, Split, State};
 use super::exec::SliceEnd;
+use super::inst::Inst;
 use super::ops::Kind;
 use super::run::{Machine, Res, Stop};
 use crate::fault::{Code, Fault};
@@ -14,6 +15,8 @@ use crate::launch::Schedule;
 
 /// Instructions in a turn.
 const QUANTUM: u32 = 128;
+/// The same under the timed schedule, where the earliest clock runs.
+const TIMED_QUANTUM: u32 = 8;
 /// Turns of a CTA before the other resident CTAs get theirs.
 const TURNS: usize = 64;
 /// Instructions without a landing after which a late schedule lands one operation all the same (a kernel may
@@ -35,13 +38,21 @@ impl Machine<'_> {
             }
             let Some((w, s)) = self.pick(c) else { break };
             moved = true;
-            let quantum = if self.deterministic_random() {
+            let quantum = if self.timed() {
+                TIMED_QUANTUM
+            } else if self.deterministic_random() {
                 1 + self.rng.below(QUANTUM as usize) as u32
             } else {
                 QUANTUM
             };
             if let SliceEnd::Yield = self.slice(c, w, s, quantum)? {
                 c.next_warp = (w + 1) % c.warps.len();
+                // A group of lanes that spins must not keep the warp from the group it spins for.
+                let splits = &mut c.warps[w].splits;
+                if splits.len() > 1 {
+                    let group = splits.remove(s);
+                    splits.push(group);
+                }
             }
             if self.steps > self.opts.step_limit {
                 return Err(Stop::StepLimit);
@@ -67,6 +78,9 @@ impl Machine<'_> {
                 })
                 .collect();
             return (!all.is_empty()).then(|| all[self.rng.below(all.len())]);
+        }
+        if let Some(k) = &c.clocks {
+            return (0..n).filter_map(|w| ready(w).map(|s| (w, s))).min_by_key(|&(w, _)| (k.warp[w], w));
         }
         (0..n).map(|i| (c.next_warp + i) % n).find_map(|w| ready(w).map(|s| (w, s)))
     }
@@ -96,6 +110,7 @@ impl Machine<'_> {
         for c in live.iter_mut() {
             for w in 0..c.warps.len() {
                 if let Some(s) = c.warps[w].splits.iter().position(|s| s.state == State::Reconverge) {
+                    self.waits_for_a_barred_lane(c, w, s)?;
                     let sp = &mut c.warps[w].splits[s];
                     sp.stack.pop();
                     sp.meet = sp.stack.last().map_or(super::cta::NO_PC, |t| t.0);
@@ -107,16 +122,42 @@ impl Machine<'_> {
         Ok(false)
     }
 
+    /// Group `s` waits for the warp to meet. When a group that still owes its arrival there stands at an `.aligned`
+    /// or `.sync` instruction that needs the lanes of `s`, the instruction is in divergent code: neither can go on.
+    /// Lanes about to exit are let go: they are then no longer needed.
+    fn waits_for_a_barred_lane(&self, c: &Cta, w: usize, s: usize) -> Res<()> {
+        let (splits, waiting) = (&c.warps[w].splits, &c.warps[w].splits[s]);
+        if self.prog.code.get(waiting.pc as usize).is_none_or(|d| matches!(d.inst, Inst::Exit)) {
+            return Ok(());
+        }
+        let owes = |x: &Split| waiting.stack.last().is_some_and(|meet| x.stack.contains(meet));
+        for x in splits.iter().filter(|x| owes(x)) {
+            if let State::Sync(need) = x.state
+                && need & waiting.mask != 0
+            {
+                let text = format!(
+                    "`{}` needs lanes {need:#010x}, but only {:#010x} execute it: it stands in divergent code",
+                    self.opcode(x.pc),
+                    x.mask
+                );
+                let f = Fault::new(Code::Converge, text)
+                    .help("move it to where the lanes have met again, or make the branch the same for the whole warp");
+                return Err(self.fault(c, w, x.pc, x.mask, f));
+            }
+        }
+        Ok(())
+    }
+
     /// Lands one operation as the late schedules order them.
     fn land_late(&mut self, c: &mut Cta) -> Res<()> {
         let ready = ready_ops(c);
         let copies = || ready.iter().copied().filter(|&i| c.pending[i].is_copy());
         let pipe = || ready.iter().copied().filter(|&i| !c.pending[i].is_tmem_move());
         let i = match self.opts.schedule {
-            Schedule::LateLifo => pipe().last(),
+            Schedule::LateLifo => pipe().next_back(),
             Schedule::LateTma => copies().next().or_else(|| pipe().next()),
             Schedule::Random => Some(ready[self.rng.below(ready.len())]),
-            Schedule::Eager => None,
+            Schedule::Eager | Schedule::Timed => None,
         };
         let Some(i) = i.or_else(|| ready.first().copied()) else { return Ok(()) };
         self.land_at(c, i)
@@ -144,7 +185,8 @@ impl Machine<'_> {
                                             format!("last arrival by warp {lw} at step {st}")
                                         });
                                     let brings = self.arrivers(&name);
-                                    format!("waits for {name}: {}; {last}{brings}", m.bar.state())
+                                    let behind = overtaken(m, w as u32);
+                                    format!("waits for {name}: {}; {last}{brings}{behind}", m.bar.state())
                                 }
                                 None => format!("waits for {name}, which is no live barrier"),
                             }
@@ -158,6 +200,7 @@ impl Machine<'_> {
                         }
                         State::Sync(m) => format!("waits at {} for lanes {m:#010x}", self.opcode(s.pc)),
                         State::Group | State::CpGroup => "waits for a copy group".into(),
+                        State::Wgmma => "waits for a wgmma group".into(),
                         State::Alloc => "waits for free tensor memory".into(),
                         State::Cluster => "waits at the cluster barrier".into(),
                         State::Reconverge => "waits for its warp's other lanes".into(),
@@ -180,16 +223,44 @@ impl Machine<'_> {
     }
 }
 
-/// Operations that may land now, oldest first: of the matrix pipe only its head.
+/// Remark on a waiter that may have been overtaken: it saw a phase end, and two more have ended since.
+fn overtaken(m: &MbarSlot, warp: u32) -> String {
+    let (now, seen) = (m.bar.phase(), m.seen.get(&warp).copied().unwrap_or(0));
+    if now < seen + 2 {
+        return String::new();
+    }
+    format!(
+        "; this warp last saw phase {seen} begin, so if it waits for that one, its parity came round again: nobody made the others wait for it"
+    )
+}
+
+/// Operations that may land now, oldest first: of the matrix pipe and of each warp's wgmmas only the head. A commit
+/// waits for the operations of its own thread, and those before them, not for what another thread issued later.
 pub(super) fn ready_ops(c: &Cta) -> Vec<usize> {
-    let mut pipe_seen = false;
+    let (mut pipe_seen, mut wgmma_seen) = (false, 0u32);
+    let mut oldest = u32::MAX;
     let mut out = Vec::new();
     for (i, p) in c.pending.iter().enumerate() {
         if p.in_mma_pipe() {
-            if pipe_seen {
-                continue;
+            let blocked = match &p.kind {
+                Kind::Commit { seq, .. } => oldest <= *seq,
+                _ => pipe_seen,
+            };
+            if let Kind::Cp { seq, .. } = &p.kind {
+                oldest = oldest.min(*seq);
+            } else if let Kind::Mma(op) = &p.kind {
+                oldest = oldest.min(op.seq);
             }
             pipe_seen = true;
+            if blocked {
+                continue;
+            }
+        }
+        if matches!(p.kind, Kind::Wgmma(_)) {
+            if wgmma_seen >> p.warp & 1 != 0 {
+                continue;
+            }
+            wgmma_seen |= 1 << p.warp;
         }
         if let Kind::CpArrive { after, .. } = &p.kind
             && after.iter().any(|&o| !c.landed[o as usize])

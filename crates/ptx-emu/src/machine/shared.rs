@@ -21,6 +21,8 @@ pub struct SharedMemory {
     pub read_op: Vec<u32>,
     /// Per granule: sequence number of the last matrix operation that reads it (0 = none).
     pub mma_read: Vec<u32>,
+    /// Per granule and warp: sequence number of the last wgmma of the warp that reads it. Empty before the first.
+    pub wgmma_read: Vec<u32>,
     size: u32,
 }
 
@@ -34,6 +36,7 @@ impl SharedMemory {
             write_op: vec![0; n],
             read_op: vec![0; n],
             mma_read: vec![0; n],
+            wgmma_read: vec![],
             size,
         }
     }
@@ -94,6 +97,15 @@ impl SharedMemory {
             self.undef[g] = self.undef[g] & !m | u;
             i += n;
         }
+    }
+
+    /// [`SharedMemory::wgmma_read`], made on first use for a CTA of `warps` warps.
+    #[inline]
+    pub fn wgmma_reads(&mut self, warps: usize) -> &mut [u32] {
+        if self.wgmma_read.is_empty() {
+            self.wgmma_read = vec![0; self.undef.len() * warps];
+        }
+        &mut self.wgmma_read
     }
 
     /// Value of an element of `elem_bytes` at window address `addr`; `None` outside the allocation.

@@ -85,7 +85,7 @@ impl<'a> Context<'a> {
         }
         write!(o, "warp {}, ", site.warp)?;
         match site.lanes {
-            u32::MAX => {}
+            0 | u32::MAX => {}
             lanes if lanes.count_ones() == 1 => write!(o, "lane {}, ", lanes.trailing_zeros())?,
             lanes => write!(o, "lanes {lanes:#010x}, ")?,
         }

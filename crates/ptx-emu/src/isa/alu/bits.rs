@@ -1,6 +1,6 @@
 //! Bit fields, counting, permutation.
 
-use super::lanes::{Shadow, lane_fn};
+use super::lanes::{Shadow, lane_fn, warp_fn};
 use super::{AluClass, AluInstr, Form, shadow};
 use crate::isa::operands::Decoded;
 use crate::syntax::ast::Ty;
@@ -82,7 +82,7 @@ pub fn bfe(c: &mut Form) -> D {
     // Shifting the field's top to the register's top and back does both fills; a field that reaches past the
     // register takes its sign from the register's top bit.
     let f = match ty {
-        Ty::U32 => lane_fn!(
+        Ty::U32 => warp_fn!(
             |a: u32, pos: u32, len: u32| -> u32 {
                 let (pos, len) = (pos & 0xff, len & 0xff);
                 let v = if pos < 32 { a >> (pos & 31) } else { 0 };
@@ -207,7 +207,7 @@ pub fn prmt(c: &mut Form) -> D {
     c.operands(&[ty, ty, ty, Ty::U32])?;
     match mode {
         None => {
-            let f = lane_fn!(|a: u32, b: u32, sel: u32| -> u32 { permute(a, b, sel) }, shadow::prmt);
+            let f = warp_fn!(|a: u32, b: u32, sel: u32| -> u32 { permute(a, b, sel) }, shadow::prmt);
             c.done(f, 0, AluClass::Int)
         }
         Some(mode) => {

@@ -10,7 +10,9 @@ use crate::isa::operands::Decoded;
 use crate::isa::regs::{Class, LANES, RegFile};
 use crate::num::cvt::half_to_f32;
 use crate::num::half::Half;
+use crate::num::lanes::wide;
 use crate::syntax::ast::{Operand, Ty};
+use std::cmp::Ordering;
 
 type D = Decoded<Option<AluInstr>>;
 
@@ -65,16 +67,12 @@ const OPERATORS: [&str; 18] = [
 
 /// Defines the comparison function of a type.
 macro_rules! compare {
-    ($name:ident, $t:ty, |$imm:ident, $a:ident, $b:ident| lt $lt:expr, eq $eq:expr, un $un:expr) => {
+    ($name:ident, $t:ty, |$a:ident, $b:ident| lt $lt:expr, eq $eq:expr, un $un:expr) => {
         fn $name(rf: &mut RegFile, op: &AluOp, mask: u32) {
-            struct Go<'a>(&'a RegFile, &'a AluOp);
-            impl pulp::NullaryFnOnce for Go<'_> {
-                type Output = Outcome;
+            let outcome = wide(
                 #[inline(always)]
-                fn call(self) -> Outcome {
-                    let (x, y) =
-                        (<$t as Lane>::reg(self.0, self.1.s[0]), <$t as Lane>::reg(self.0, self.1.s[1]));
-                    let $imm = self.1.imm;
+                |_| {
+                    let (x, y) = (<$t as Lane>::reg(rf, op.s[0]), <$t as Lane>::reg(rf, op.s[1]));
                     let (mut lt, mut eq, mut un) = (0u32, 0u32, 0u32);
                     for l in 0..LANES {
                         let ($a, $b) = (<$t as Lane>::at(x, l), <$t as Lane>::at(y, l));
@@ -82,32 +80,68 @@ macro_rules! compare {
                         eq |= u32::from($eq) << l;
                         un |= u32::from($un) << l;
                     }
-                    let _ = $imm;
                     Outcome { lt, eq, un }
-                }
-            }
-            let outcome = pulp::Arch::new().dispatch(Go(rf, op));
+                },
+            );
             let undef = <$t as Lane>::undef(rf, op.s[0]) | <$t as Lane>::undef(rf, op.s[1]);
             finish(rf, op, mask, outcome, undef);
         }
     };
 }
 
-compare!(bits16, u16, |_imm, a, b| lt false, eq a == b, un false);
-compare!(bits32, u32, |_imm, a, b| lt false, eq a == b, un false);
-compare!(bits64, u64, |_imm, a, b| lt false, eq a == b, un false);
-compare!(unsigned16, u16, |_imm, a, b| lt a < b, eq a == b, un false);
-compare!(unsigned32, u32, |_imm, a, b| lt a < b, eq a == b, un false);
-compare!(unsigned64, u64, |_imm, a, b| lt a < b, eq a == b, un false);
-compare!(signed16, i16, |_imm, a, b| lt a < b, eq a == b, un false);
-compare!(signed32, i32, |_imm, a, b| lt a < b, eq a == b, un false);
-compare!(signed64, i64, |_imm, a, b| lt a < b, eq a == b, un false);
-compare!(single, f32, |_imm, a, b| lt a < b, eq a == b, un a.is_nan() | b.is_nan());
-compare!(single_ftz, f32, |_imm, a, b| lt flush(a) < flush(b), eq flush(a) == flush(b), un a.is_nan() | b.is_nan());
-compare!(double, f64, |_imm, a, b| lt a < b, eq a == b, un a.is_nan() | b.is_nan());
-compare!(half, u16, |imm, a, b| lt f16(imm, a) < f16(imm, b), eq f16(imm, a) == f16(imm, b),
-    un f16(imm, a).is_nan() | f16(imm, b).is_nan());
-compare!(bfloat, u16, |_imm, a, b| lt bf16(a) < bf16(b), eq bf16(a) == bf16(b), un bf16(a).is_nan() | bf16(b).is_nan());
+compare!(bits32, u32, |a, b| lt false, eq a == b, un false);
+compare!(unsigned32, u32, |a, b| lt a < b, eq a == b, un false);
+compare!(signed32, i32, |a, b| lt a < b, eq a == b, un false);
+compare!(single, f32, |a, b| lt a < b, eq a == b, un a.is_nan() | b.is_nan());
+compare!(single_ftz, f32, |a, b| lt flush(a) < flush(b), eq flush(a) == flush(b), un a.is_nan() | b.is_nan());
+
+/// Defines the comparison function of a type that inner loops rarely compare: one loop for all of them calls the
+/// scalar comparison through a pointer.
+macro_rules! compare_rare {
+    ($name:ident, $t:ty, |$imm:ident, $a:ident, $b:ident| $order:expr) => {
+        fn $name(rf: &mut RegFile, op: &AluOp, mask: u32) {
+            let order = |$imm: u64, a: u64, b: u64| {
+                let ($a, $b) = (<$t as Lane>::from_bits(a), <$t as Lane>::from_bits(b));
+                $order
+            };
+            compare_lanes(rf, op, mask, <$t as Lane>::CLASS, order);
+        }
+    };
+}
+
+fn compare_lanes(
+    rf: &mut RegFile,
+    op: &AluOp,
+    mask: u32,
+    class: Class,
+    order: fn(u64, u64, u64) -> Option<Ordering>,
+) {
+    let read = |s: u32, l: usize| match class {
+        Class::R32 => u64::from(rf.r32[s as usize].0[l]),
+        _ => rf.r64[s as usize].0[l],
+    };
+    let mut outcome = Outcome { lt: 0, eq: 0, un: 0 };
+    for l in 0..LANES {
+        let set = match order(op.imm, read(op.s[0], l), read(op.s[1], l)) {
+            Some(Ordering::Less) => &mut outcome.lt,
+            Some(Ordering::Equal) => &mut outcome.eq,
+            Some(Ordering::Greater) => continue,
+            None => &mut outcome.un,
+        };
+        *set |= 1 << l;
+    }
+    let undef = |s: u32| if class == Class::R32 { rf.u32[s as usize] } else { rf.u64[s as usize] };
+    let undef = undef(op.s[0]) | undef(op.s[1]);
+    finish(rf, op, mask, outcome, undef);
+}
+
+compare_rare!(unsigned16, u16, |_imm, a, b| a.partial_cmp(&b));
+compare_rare!(unsigned64, u64, |_imm, a, b| a.partial_cmp(&b));
+compare_rare!(signed16, i16, |_imm, a, b| a.partial_cmp(&b));
+compare_rare!(signed64, i64, |_imm, a, b| a.partial_cmp(&b));
+compare_rare!(double, f64, |_imm, a, b| a.partial_cmp(&b));
+compare_rare!(half, u16, |imm, a, b| f16(imm, a).partial_cmp(&f16(imm, b)));
+compare_rare!(bfloat, u16, |_imm, a, b| bf16(a).partial_cmp(&bf16(b)));
 
 #[inline(always)]
 fn flush(x: f32) -> f32 {
@@ -166,9 +200,9 @@ fn finish(rf: &mut RegFile, op: &AluOp, mask: u32, o: Outcome, undef: u32) {
 /// The comparison function of a source type, and whether it is a floating type.
 fn comparer(ty: Ty, ftz: bool) -> Option<(AluFn, bool)> {
     Some(match (ty, ftz) {
-        (Ty::B16, false) => (bits16, false),
+        (Ty::B16, false) => (unsigned16, false),
         (Ty::B32, false) => (bits32, false),
-        (Ty::B64, false) => (bits64, false),
+        (Ty::B64, false) => (unsigned64, false),
         (Ty::U16, false) => (unsigned16, false),
         (Ty::U32, false) => (unsigned32, false),
         (Ty::U64, false) => (unsigned64, false),

@@ -4,7 +4,7 @@
 //! has its own decoder and its own set of qualifiers.
 
 use super::float::{round_bits, round_of, rounding};
-use super::lanes::{lane_fn, run_batch};
+use super::lanes::{lane_fn, run_batch, warp_fn};
 use super::{AluClass, AluFn, AluInstr, Form, type_named};
 use crate::isa::operands::{Decoded, class_of};
 use crate::isa::regs::Class;
@@ -135,16 +135,16 @@ fn int_int(c: &mut Form, d: Ty, to: Int, s: Ty, from: Int) -> D {
     let f: AluFn = match (sc, dc, sat) {
         // The plain widenings and narrowings of address arithmetic.
         (Class::R32, Class::R64, false) if s == Ty::U32 => {
-            lane_fn!(|a: u32| -> u64 { u64::from(a) }, int_shadow)
+            warp_fn!(|a: u32| -> u64 { u64::from(a) }, int_shadow)
         }
         (Class::R32, Class::R64, false) if s == Ty::S32 && to.bits == 64 => {
-            lane_fn!(|a: i32| -> i64 { i64::from(a) }, int_shadow)
+            warp_fn!(|a: i32| -> i64 { i64::from(a) }, int_shadow)
         }
         (Class::R64, Class::R32, false) if to.bits == 32 => {
-            lane_fn!(|a: u64| -> u32 { a as u32 }, int_shadow)
+            warp_fn!(|a: u64| -> u32 { a as u32 }, int_shadow)
         }
         (Class::R32, Class::R32, false) if d == Ty::U16 && width == 16 => {
-            lane_fn!(|a: u16| -> u16 { a }, int_shadow)
+            warp_fn!(|a: u16| -> u16 { a }, int_shadow)
         }
         (Class::R32, Class::R32, _) => lane_fn!(imm; |a: u32| -> u32 {
             convert(imm, u64::from(a)) as u32
@@ -291,10 +291,10 @@ fn float_float(c: &mut Form, d: Ty, s: Ty) -> D {
             lane_fn!(m; |a: u64| -> u32 { num::f64_to_f32(a, round_of(m), m & FTZ != 0, m & SAT != 0) })
         }
         (Ty::F32, Ty::F16) => {
-            lane_fn!(m; |a: u16| -> u32 { num::f32_to_f32(num::half_to_f32(Half::F16, a), false, m & SAT != 0) })
+            warp_fn!(m; |a: u16| -> u32 { num::f32_to_f32(num::half_to_f32(Half::F16, a), false, m & SAT != 0) })
         }
         (Ty::F32, Ty::BF16) => {
-            lane_fn!(m; |a: u16| -> u32 {
+            warp_fn!(m; |a: u16| -> u32 {
                 num::f32_to_f32(num::half_to_f32(Half::Bf16, a), m & FTZ != 0, m & SAT != 0)
             })
         }

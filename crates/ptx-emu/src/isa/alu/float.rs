@@ -1,6 +1,6 @@
 //! Single- and double-precision arithmetic, packed `.f32x2`, and the mixed forms with 16-bit sources.
 
-use super::lanes::{lane_fn, run_batch, run_words};
+use super::lanes::{lane_fn, run_batch, run_words, warp_fn};
 use super::{AluClass, AluFn, AluInstr, Form};
 use crate::isa::operands::Decoded;
 use crate::num::fp::{self, MinMax, Mode};
@@ -119,8 +119,8 @@ pub fn arith(c: &mut Form) -> D {
         ("abs" | "neg", Ty::F32) => {
             let imm = if c.flag("ftz") { FTZ } else { 0 };
             let f = match name.as_str() {
-                "abs" => lane_fn!(imm; |a: u32| -> u32 { fp::abs(a, imm & FTZ != 0) }),
-                _ => lane_fn!(imm; |a: u32| -> u32 { fp::neg(a, imm & FTZ != 0) }),
+                "abs" => warp_fn!(imm; |a: u32| -> u32 { fp::abs(a, imm & FTZ != 0) }),
+                _ => warp_fn!(imm; |a: u32| -> u32 { fp::neg(a, imm & FTZ != 0) }),
             };
             c.operands(&[ty, ty])?;
             c.done(f, imm, AluClass::Fp32)
@@ -178,10 +178,10 @@ fn min_max(c: &mut Form, min: bool) -> D {
         (true, false) => batch!(run_batch, 2; |imm, x| lanes::min32(x[0], x[1], min_max_mode(imm))),
         (false, false) => batch!(run_batch, 2; |imm, x| lanes::max32(x[0], x[1], min_max_mode(imm))),
         (true, true) => {
-            lane_fn!(imm; |a: u32, b: u32, c: u32| -> u32 { fp::min3(a, b, c, min_max_mode(imm)) })
+            warp_fn!(imm; |a: u32, b: u32, c: u32| -> u32 { fp::min3(a, b, c, min_max_mode(imm)) })
         }
         (false, true) => {
-            lane_fn!(imm; |a: u32, b: u32, c: u32| -> u32 { fp::max3(a, b, c, min_max_mode(imm)) })
+            warp_fn!(imm; |a: u32, b: u32, c: u32| -> u32 { fp::max3(a, b, c, min_max_mode(imm)) })
         }
     };
     c.operands(&vec![Ty::F32; if three { 4 } else { 3 }])?;

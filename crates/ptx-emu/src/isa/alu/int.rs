@@ -1,6 +1,6 @@
 //! Integer arithmetic.
 
-use super::lanes::{Lane, lane_fn};
+use super::lanes::{Lane, lane_fn, warp_fn};
 use super::{AluClass, AluFn, AluInstr, AluOp, Form, by_ty, float, half, shadow};
 use crate::isa::operands::Decoded;
 use crate::isa::regs::{Class, RegFile};
@@ -25,6 +25,18 @@ fn halves(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
     u32::from(f(a as u16, b as u16)) | u32::from(f((a >> 16) as u16, (b >> 16) as u16)) << 16
 }
 
+/// An operation that is the same for signed and unsigned types. Addresses are 32 and 64 bits wide.
+macro_rules! wrapping {
+    ($ty:expr; |$($a:ident),+| $e:expr) => {
+        match $ty {
+            Ty::U16 | Ty::S16 => Some(lane_fn!(|$($a: u16),+| -> u16 { $e })),
+            Ty::U32 | Ty::S32 => Some(warp_fn!(|$($a: u32),+| -> u32 { $e })),
+            Ty::U64 | Ty::S64 => Some(warp_fn!(|$($a: u64),+| -> u64 { $e })),
+            _ => None,
+        }
+    };
+}
+
 /// `add` and `sub`, with `.sat` and `.cc`.
 pub fn add_sub(c: &mut Form) -> D {
     if let Some(f) = float_type(c) {
@@ -43,10 +55,8 @@ pub fn add_sub(c: &mut Form) -> D {
         (true, Ty::S32, true) => Some(lane_fn!(|a: i32, b: i32| -> i32 { a.saturating_add(b) })),
         (true, Ty::S32, false) => Some(lane_fn!(|a: i32, b: i32| -> i32 { a.saturating_sub(b) })),
         (true, ..) => return c.no(".sat is only defined for .s32"),
-        (false, _, true) => by_ty!(ty; U16 = u16, S16 = u16, U32 = u32, S32 = u32, U64 = u64, S64 = u64;
-            lane_fn!(|a: T, b: T| -> T { a.wrapping_add(b) })),
-        (false, _, false) => by_ty!(ty; U16 = u16, S16 = u16, U32 = u32, S32 = u32, U64 = u64, S64 = u64;
-            lane_fn!(|a: T, b: T| -> T { a.wrapping_sub(b) })),
+        (false, _, true) => wrapping!(ty; |a, b| a.wrapping_add(b)),
+        (false, _, false) => wrapping!(ty; |a, b| a.wrapping_sub(b)),
     };
     c.simple(3, ty, f, AluClass::Int)
 }
@@ -113,17 +123,13 @@ pub fn mul(c: &mut Form) -> D {
     let ty = c.ty()?;
     let part = c.one_of(&["lo", "hi", "wide"]);
     let (f, result) = match part {
-        Some("lo") => (
-            by_ty!(ty; U16 = u16, S16 = u16, U32 = u32, S32 = u32, U64 = u64, S64 = u64;
-                lane_fn!(|a: T, b: T| -> T { a.wrapping_mul(b) })),
-            ty,
-        ),
+        Some("lo") => (wrapping!(ty; |a, b| a.wrapping_mul(b)), ty),
         Some("hi") => (hi_fn(ty), ty),
         Some("wide") => match ty {
             Ty::U16 => (Some(lane_fn!(|a: u16, b: u16| -> u32 { u32::from(a) * u32::from(b) })), Ty::U32),
             Ty::S16 => (Some(lane_fn!(|a: i16, b: i16| -> i32 { i32::from(a) * i32::from(b) })), Ty::S32),
-            Ty::U32 => (Some(lane_fn!(|a: u32, b: u32| -> u64 { u64::from(a) * u64::from(b) })), Ty::U64),
-            Ty::S32 => (Some(lane_fn!(|a: i32, b: i32| -> i64 { i64::from(a) * i64::from(b) })), Ty::S64),
+            Ty::U32 => (Some(warp_fn!(|a: u32, b: u32| -> u64 { u64::from(a) * u64::from(b) })), Ty::U64),
+            Ty::S32 => (Some(warp_fn!(|a: i32, b: i32| -> i64 { i64::from(a) * i64::from(b) })), Ty::S64),
             _ => (None, ty),
         },
         _ => return c.no("needs .lo, .hi or .wide"),
@@ -168,8 +174,7 @@ pub fn mad(c: &mut Form) -> D {
         return c.simple(4, ty, Some(f), AluClass::Int);
     }
     let f = match part {
-        Some("lo") => by_ty!(ty; U16 = u16, S16 = u16, U32 = u32, S32 = u32, U64 = u64, S64 = u64;
-            lane_fn!(|a: T, b: T, c: T| -> T { a.wrapping_mul(b).wrapping_add(c) })),
+        Some("lo") => wrapping!(ty; |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         Some("hi") => match ty {
             Ty::U16 => Some(lane_fn!(|a: u16, b: u16, c: u16| -> u16 {
                 (((u32::from(a) * u32::from(b)) >> 16) as u16).wrapping_add(c)
@@ -206,13 +211,13 @@ pub fn mad(c: &mut Form) -> D {
                     Ty::S32,
                 ),
                 Ty::U32 => (
-                    lane_fn!(|a: u32, b: u32, c: u64| -> u64 {
+                    warp_fn!(|a: u32, b: u32, c: u64| -> u64 {
                         (u64::from(a) * u64::from(b)).wrapping_add(c)
                     }),
                     Ty::U64,
                 ),
                 Ty::S32 => (
-                    lane_fn!(|a: i32, b: i32, c: i64| -> i64 {
+                    warp_fn!(|a: i32, b: i32, c: i64| -> i64 {
                         (i64::from(a) * i64::from(b)).wrapping_add(c)
                     }),
                     Ty::S64,

@@ -1,9 +1,11 @@
 //! Running one scalar function over the 32 lanes of a warp, with definedness.
 //!
-//! `lane_fn!` turns a scalar body into an [`AluFn`](super::AluFn): a loop over fixed-size arrays
-//! that the compiler vectorises, compiled twice by `pulp` (baseline and AVX2+FMA). Every lane is computed, masked
-//! or not: the operations are pure, so it costs nothing and keeps the loop free of branches; only the store
-//! looks at the mask.
+//! Two macros turn a scalar body into an [`AluFn`](super::AluFn). `lane_fn!` is for most of them: it erases the
+//! body's types, and one loop for all instructions calls it lane by lane. `warp_fn!` is for what inner loops are
+//! made of: a loop of its own over fixed-size arrays that the compiler vectorises, once for the baseline and once
+//! for AVX2+FMA. It is several times as fast and costs a hundred times as much to compile. There every lane is
+//! computed, masked or not: the operations are pure, so it costs nothing and keeps the loop free of branches; only
+//! the store looks at the mask.
 
 use super::AluOp;
 use crate::isa::regs::{Class, LANES, RegFile};
@@ -31,6 +33,10 @@ pub trait Lane: Copy {
     fn at(reg: Self::Reg<'_>, l: usize) -> Self;
     /// Lanes with undefined bytes.
     fn undef(rf: &RegFile, slot: u32) -> u32;
+    /// The value of a lane's register bits, zero-extended.
+    fn from_bits(v: u64) -> Self;
+    /// The register bits of a value, zero-extended.
+    fn to_bits(self) -> u64;
     /// Writes lane `l` of a result.
     fn put(out: &mut Self::Out, l: usize, v: Self);
     /// Stores the lanes of `mask` and marks them defined.
@@ -58,6 +64,16 @@ macro_rules! lane32 {
             #[inline(always)]
             fn undef(rf: &RegFile, slot: u32) -> u32 {
                 rf.u32[slot as usize]
+            }
+            #[inline(always)]
+            fn from_bits(v: u64) -> Self {
+                let $x = v as u32;
+                $from
+            }
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                let $y = self;
+                u64::from($to)
             }
             #[inline(always)]
             fn put(out: &mut [u32; LANES], l: usize, $y: Self) {
@@ -96,20 +112,21 @@ macro_rules! lane64 {
                 rf.u64[slot as usize]
             }
             #[inline(always)]
+            fn from_bits($x: u64) -> Self {
+                $from
+            }
+            #[inline(always)]
+            fn to_bits(self) -> u64 {
+                let $y = self;
+                $to
+            }
+            #[inline(always)]
             fn put(out: &mut [u64; LANES], l: usize, $y: Self) {
                 out[l] = $to;
             }
             #[inline(always)]
             fn store(rf: &mut RegFile, slot: u32, out: &[u64; LANES], mask: u32) {
-                let dst = &mut rf.r64[slot as usize].0;
-                if mask == !0 {
-                    *dst = *out;
-                } else {
-                    for l in 0..LANES {
-                        dst[l] = if mask >> l & 1 != 0 { out[l] } else { dst[l] };
-                    }
-                }
-                rf.u64[slot as usize] &= !mask;
+                store64(rf, slot, out, mask);
             }
             #[inline(always)]
             fn mark(rf: &mut RegFile, slot: u32, mask: u32, undef: &Undef) {
@@ -148,6 +165,14 @@ impl Lane for bool {
         rf.up[slot as usize]
     }
     #[inline(always)]
+    fn from_bits(v: u64) -> bool {
+        v & 1 != 0
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        u64::from(self)
+    }
+    #[inline(always)]
     fn put(out: &mut u32, l: usize, v: bool) {
         *out |= u32::from(v) << l;
     }
@@ -171,11 +196,29 @@ pub fn store32(rf: &mut RegFile, slot: u32, out: &[u32; LANES], mask: u32) {
     if mask == !0 {
         *dst = *out;
     } else {
-        for l in 0..LANES {
-            dst[l] = if mask >> l & 1 != 0 { out[l] } else { dst[l] };
-        }
+        blend(dst, out, mask);
     }
     rf.u32[slot as usize] &= !mask;
+}
+
+/// Stores the lanes of `mask` of a 64-bit result and marks them defined.
+#[inline(always)]
+pub fn store64(rf: &mut RegFile, slot: u32, out: &[u64; LANES], mask: u32) {
+    let dst = &mut rf.r64[slot as usize].0;
+    if mask == !0 {
+        *dst = *out;
+    } else {
+        blend(dst, out, mask);
+    }
+    rf.u64[slot as usize] &= !mask;
+}
+
+/// Copies the lanes of `mask`; one copy of it for all instructions.
+#[inline(never)]
+fn blend<T: Copy>(dst: &mut [T; LANES], out: &[T; LANES], mask: u32) {
+    for l in 0..LANES {
+        dst[l] = if mask >> l & 1 != 0 { out[l] } else { dst[l] };
+    }
 }
 
 #[cold]
@@ -200,6 +243,8 @@ pub trait Args: Copy {
     fn regs<'a>(rf: &'a RegFile, s: &[u32; 4]) -> Self::Regs<'a>;
     /// Reads lane `l` of all.
     fn at(regs: Self::Regs<'_>, l: usize) -> Self;
+    /// The values of one lane's register bits.
+    fn from_bits(v: [u64; 4]) -> Self;
     /// Lanes in which any source has an undefined byte.
     fn undef(rf: &RegFile, s: &[u32; 4]) -> u32;
 }
@@ -218,6 +263,10 @@ macro_rules! args {
                 ($($t::at(regs.$i, l),)+)
             }
             #[inline(always)]
+            fn from_bits(v: [u64; 4]) -> Self {
+                ($($t::from_bits(v[$i]),)+)
+            }
+            #[inline(always)]
             fn undef(rf: &RegFile, s: &[u32; 4]) -> u32 {
                 0 $(| $t::undef(rf, s[$i]))+
             }
@@ -233,6 +282,10 @@ args!(A 0, B 1, C 2, D 3);
 pub trait Results: Copy {
     /// Results under construction.
     type Out: Default;
+    /// Class of each destination.
+    const DSTS: &'static [Class];
+    /// The register bits of one lane's results.
+    fn to_bits(self) -> [u64; 2];
     /// Writes lane `l`.
     fn put(out: &mut Self::Out, l: usize, v: Self);
     /// Stores the lanes of `mask` and marks them defined.
@@ -243,6 +296,11 @@ pub trait Results: Copy {
 
 impl<R: Lane> Results for R {
     type Out = R::Out;
+    const DSTS: &'static [Class] = &[R::CLASS];
+    #[inline(always)]
+    fn to_bits(self) -> [u64; 2] {
+        [Lane::to_bits(self), 0]
+    }
     #[inline(always)]
     fn put(out: &mut R::Out, l: usize, v: R) {
         R::put(out, l, v);
@@ -260,6 +318,11 @@ impl<R: Lane> Results for R {
 /// Two results share the undefined bytes: only operations that are all-or-nothing produce pairs.
 impl<R: Lane, S: Lane> Results for (R, S) {
     type Out = (R::Out, S::Out);
+    const DSTS: &'static [Class] = &[R::CLASS, S::CLASS];
+    #[inline(always)]
+    fn to_bits(self) -> [u64; 2] {
+        [Lane::to_bits(self.0), Lane::to_bits(self.1)]
+    }
     #[inline(always)]
     fn put(out: &mut Self::Out, l: usize, v: Self) {
         R::put(&mut out.0, l, v.0);
@@ -274,6 +337,62 @@ impl<R: Lane, S: Lane> Results for (R, S) {
     fn mark(rf: &mut RegFile, d: &[u32; 4], mask: u32, undef: &Undef) {
         R::mark(rf, d[0], mask, undef);
         S::mark(rf, d[1], mask, undef);
+    }
+}
+
+/// A scalar body with its types erased.
+pub struct Scalar {
+    /// Results' register bits from the immediate and the sources' register bits.
+    pub f: fn(u64, [u64; 4]) -> [u64; 2],
+    /// Class and bytes read of each source.
+    pub srcs: &'static [(Class, u8)],
+    /// Class of each destination.
+    pub dsts: &'static [Class],
+    /// As for [`run`].
+    pub shadow: Option<Shadow>,
+}
+
+impl Scalar {
+    /// Runs the body lane by lane over `mask`.
+    pub fn run(&self, rf: &mut RegFile, op: &AluOp, mask: u32) {
+        let undefined = self.srcs.iter().zip(op.s).fold(0, |u, (&(class, _), s)| {
+            u | match class {
+                Class::P => rf.up[s as usize],
+                Class::R32 => rf.u32[s as usize],
+                Class::R64 | Class::R128 => rf.u64[s as usize],
+            }
+        });
+        let undef = (undefined & mask != 0).then(|| undef_bytes(rf, op, self.srcs, self.shadow));
+        let mut left = mask;
+        while left != 0 {
+            let l = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let mut v = [0; 4];
+            for (v, (&(class, _), s)) in v.iter_mut().zip(self.srcs.iter().zip(op.s)) {
+                *v = match class {
+                    Class::P => u64::from(rf.p[s as usize] >> l & 1),
+                    Class::R32 => u64::from(rf.r32[s as usize].0[l]),
+                    Class::R64 | Class::R128 => rf.r64[s as usize].0[l],
+                };
+            }
+            let results = (self.f)(op.imm, v);
+            for (v, (&class, d)) in results.into_iter().zip(self.dsts.iter().zip(op.d)) {
+                match class {
+                    Class::P => rf.setp(d, l, v != 0, false),
+                    Class::R32 => rf.set32(d, l, v as u32, 0),
+                    Class::R64 | Class::R128 => rf.set64(d, l, v, 0),
+                }
+            }
+        }
+        if let Some(undef) = undef {
+            for (&class, d) in self.dsts.iter().zip(op.d) {
+                match class {
+                    Class::P => <bool as Lane>::mark(rf, d, mask, &undef),
+                    Class::R32 => <u32 as Lane>::mark(rf, d, mask, &undef),
+                    Class::R64 | Class::R128 => <u64 as Lane>::mark(rf, d, mask, &undef),
+                }
+            }
+        }
     }
 }
 
@@ -378,20 +497,44 @@ macro_rules! lane_fn {
         $crate::isa::alu::lanes::lane_fn!(@ $imm; |$($a: $A),+| -> $R $body, Some($shadow as $crate::isa::alu::lanes::Shadow))
     };
     (@ $imm:ident; |$($a:ident: $A:ty),+| -> $R:ty $body:block, $shadow:expr) => {{
+        use $crate::isa::alu::lanes::{Args, Results, Scalar};
         #[inline(always)]
         fn scalar($imm: u64, ($($a,)+): ($($A,)+)) -> $R $body
-        struct Go<'a>(&'a mut $crate::isa::regs::RegFile, &'a $crate::isa::alu::AluOp, u32);
-        impl pulp::NullaryFnOnce for Go<'_> {
-            type Output = ();
-            #[inline(always)]
-            fn call(self) {
-                $crate::isa::alu::lanes::run(self.0, self.1, self.2, scalar, $shadow);
-            }
-        }
+        const SCALAR: Scalar = Scalar {
+            f: |imm, v| Results::to_bits(scalar(imm, Args::from_bits(v))),
+            srcs: <($($A,)+) as Args>::SRCS,
+            dsts: <$R as Results>::DSTS,
+            shadow: $shadow,
+        };
         fn go(rf: &mut $crate::isa::regs::RegFile, op: &$crate::isa::alu::AluOp, mask: u32) {
-            pulp::Arch::new().dispatch(Go(rf, op, mask));
+            SCALAR.run(rf, op, mask);
         }
         go as $crate::isa::alu::AluFn
     }};
 }
 pub(super) use lane_fn;
+
+/// As `lane_fn!`, with a vectorised loop of its own.
+macro_rules! warp_fn {
+    (|$($a:ident: $A:ty),+| -> $R:ty $body:block $(, $shadow:expr)?) => {
+        $crate::isa::alu::lanes::warp_fn!(_imm; |$($a: $A),+| -> $R $body $(, $shadow)?)
+    };
+    ($imm:ident; |$($a:ident: $A:ty),+| -> $R:ty $body:block) => {
+        $crate::isa::alu::lanes::warp_fn!(@ $imm; |$($a: $A),+| -> $R $body, None)
+    };
+    ($imm:ident; |$($a:ident: $A:ty),+| -> $R:ty $body:block, $shadow:expr) => {
+        $crate::isa::alu::lanes::warp_fn!(@ $imm; |$($a: $A),+| -> $R $body, Some($shadow as $crate::isa::alu::lanes::Shadow))
+    };
+    (@ $imm:ident; |$($a:ident: $A:ty),+| -> $R:ty $body:block, $shadow:expr) => {{
+        #[inline(always)]
+        fn scalar($imm: u64, ($($a,)+): ($($A,)+)) -> $R $body
+        fn go(rf: &mut $crate::isa::regs::RegFile, op: &$crate::isa::alu::AluOp, mask: u32) {
+            $crate::num::lanes::wide(
+                #[inline(always)]
+                |_| $crate::isa::alu::lanes::run(rf, op, mask, scalar, $shadow),
+            );
+        }
+        go as $crate::isa::alu::AluFn
+    }};
+}
+pub(super) use warp_fn;

@@ -1,30 +1,74 @@
 //! Bitwise logic and shifts on registers and predicates.
 
-use super::lanes::lane_fn;
-use super::{AluClass, AluInstr, Form, by_ty, shadow};
+use super::lanes::{lane_fn, warp_fn};
+use super::{AluClass, AluFn, AluInstr, AluOp, Form, by_ty, shadow};
 use crate::isa::operands::Decoded;
+use crate::isa::regs::RegFile;
 use crate::syntax::ast::{Operand, Ty};
 
 type D = Decoded<Option<AluInstr>>;
+
+/// Writes the lanes of `mask` of a predicate with their undefinedness.
+fn store_pred(rf: &mut RegFile, d: u32, mask: u32, v: u32, undef: u32) {
+    let d = d as usize;
+    rf.p[d] = rf.p[d] & !mask | v & mask;
+    rf.up[d] = rf.up[d] & !mask | undef & mask;
+}
+
+/// Value and undefinedness of the first two predicate sources, all lanes at once.
+fn two_preds(rf: &RegFile, op: &AluOp) -> [(u32, u32); 2] {
+    [op.s[0], op.s[1]].map(|s| (rf.p[s as usize], rf.up[s as usize]))
+}
+
+/// `mov.pred`
+pub fn copy_pred(rf: &mut RegFile, op: &AluOp, mask: u32) {
+    let [(a, ua), _] = two_preds(rf, op);
+    store_pred(rf, op.d[0], mask, a, ua);
+}
+
+/// `not.pred`
+pub fn not_pred(rf: &mut RegFile, op: &AluOp, mask: u32) {
+    let [(a, ua), _] = two_preds(rf, op);
+    store_pred(rf, op.d[0], mask, !a, ua);
+}
+
+/// `and.pred`: a defined false decides.
+fn and_pred(rf: &mut RegFile, op: &AluOp, mask: u32) {
+    let [(a, ua), (b, ub)] = two_preds(rf, op);
+    store_pred(rf, op.d[0], mask, a & b, (ua | ub) & (ua | a) & (ub | b));
+}
+
+/// `or.pred`: a defined true decides.
+fn or_pred(rf: &mut RegFile, op: &AluOp, mask: u32) {
+    let [(a, ua), (b, ub)] = two_preds(rf, op);
+    store_pred(rf, op.d[0], mask, a | b, (ua | ub) & (ua | !a) & (ub | !b));
+}
+
+/// `xor.pred`
+fn xor_pred(rf: &mut RegFile, op: &AluOp, mask: u32) {
+    let [(a, ua), (b, ub)] = two_preds(rf, op);
+    store_pred(rf, op.d[0], mask, a ^ b, ua | ub);
+}
 
 /// `and`, `or`, `xor`.
 pub fn and_or_xor(c: &mut Form) -> D {
     let ty = c.ty()?;
     let f = match c.op.mnemonic.as_str() {
         "and" => match ty {
-            Ty::Pred => Some(lane_fn!(|a: bool, b: bool| -> bool { a & b }, shadow::and_pred)),
-            _ => {
-                by_ty!(ty; B16 = u16, B32 = u32, B64 = u64; lane_fn!(|a: T, b: T| -> T { a & b }, shadow::and))
-            }
+            Ty::Pred => Some(and_pred as AluFn),
+            Ty::B32 => Some(warp_fn!(|a: u32, b: u32| -> u32 { a & b }, shadow::and)),
+            _ => by_ty!(ty; B16 = u16, B64 = u64; lane_fn!(|a: T, b: T| -> T { a & b }, shadow::and)),
         },
         "or" => match ty {
-            Ty::Pred => Some(lane_fn!(|a: bool, b: bool| -> bool { a | b }, shadow::or_pred)),
-            _ => {
-                by_ty!(ty; B16 = u16, B32 = u32, B64 = u64; lane_fn!(|a: T, b: T| -> T { a | b }, shadow::or))
-            }
+            Ty::Pred => Some(or_pred as AluFn),
+            Ty::B32 => Some(warp_fn!(|a: u32, b: u32| -> u32 { a | b }, shadow::or)),
+            _ => by_ty!(ty; B16 = u16, B64 = u64; lane_fn!(|a: T, b: T| -> T { a | b }, shadow::or)),
         },
-        _ => by_ty!(ty; Pred = bool, B16 = u16, B32 = u32, B64 = u64;
-            lane_fn!(|a: T, b: T| -> T { a ^ b }, shadow::either)),
+        _ => match ty {
+            Ty::Pred => Some(xor_pred as AluFn),
+            Ty::B32 => Some(warp_fn!(|a: u32, b: u32| -> u32 { a ^ b }, shadow::either)),
+            _ => by_ty!(ty; B16 = u16, B64 = u64; lane_fn!(|a: T, b: T| -> T { a ^ b }, shadow::either)),
+        },
     };
     c.simple(3, ty, f, AluClass::Int)
 }
@@ -32,8 +76,10 @@ pub fn and_or_xor(c: &mut Form) -> D {
 /// `not`.
 pub fn not(c: &mut Form) -> D {
     let ty = c.ty()?;
-    let f =
-        by_ty!(ty; Pred = bool, B16 = u16, B32 = u32, B64 = u64; lane_fn!(|a: T| -> T { !a }, shadow::copy));
+    let f = match ty {
+        Ty::Pred => Some(not_pred as AluFn),
+        _ => by_ty!(ty; B16 = u16, B32 = u32, B64 = u64; lane_fn!(|a: T| -> T { !a }, shadow::copy)),
+    };
     c.simple(2, ty, f, AluClass::Int)
 }
 
@@ -50,10 +96,10 @@ pub fn shl(c: &mut Form) -> D {
     let f = match ty {
         Ty::B16 => lane_fn!(|a: u16, n: u32| -> u16 { if n < 16 { a << n } else { 0 } }, shadow::shl::<16>),
         Ty::B32 => {
-            lane_fn!(|a: u32, n: u32| -> u32 { if n < 32 { a << (n & 31) } else { 0 } }, shadow::shl::<32>)
+            warp_fn!(|a: u32, n: u32| -> u32 { if n < 32 { a << (n & 31) } else { 0 } }, shadow::shl::<32>)
         }
         Ty::B64 => {
-            lane_fn!(|a: u64, n: u32| -> u64 { if n < 64 { a << (n & 63) } else { 0 } }, shadow::shl::<64>)
+            warp_fn!(|a: u64, n: u32| -> u64 { if n < 64 { a << (n & 63) } else { 0 } }, shadow::shl::<64>)
         }
         _ => return c.no("not defined for this type"),
     };
@@ -69,13 +115,13 @@ pub fn shr(c: &mut Form) -> D {
             lane_fn!(|a: u16, n: u32| -> u16 { if n < 16 { a >> n } else { 0 } }, shadow::shr::<16>)
         }
         Ty::B32 | Ty::U32 => {
-            lane_fn!(|a: u32, n: u32| -> u32 { if n < 32 { a >> (n & 31) } else { 0 } }, shadow::shr::<32>)
+            warp_fn!(|a: u32, n: u32| -> u32 { if n < 32 { a >> (n & 31) } else { 0 } }, shadow::shr::<32>)
         }
         Ty::B64 | Ty::U64 => {
-            lane_fn!(|a: u64, n: u32| -> u64 { if n < 64 { a >> (n & 63) } else { 0 } }, shadow::shr::<64>)
+            warp_fn!(|a: u64, n: u32| -> u64 { if n < 64 { a >> (n & 63) } else { 0 } }, shadow::shr::<64>)
         }
         Ty::S16 => lane_fn!(|a: i16, n: u32| -> i16 { a >> n.min(15) }, shadow::sar::<16>),
-        Ty::S32 => lane_fn!(|a: i32, n: u32| -> i32 { a >> n.min(31) }, shadow::sar::<32>),
+        Ty::S32 => warp_fn!(|a: i32, n: u32| -> i32 { a >> n.min(31) }, shadow::sar::<32>),
         Ty::S64 => lane_fn!(|a: i64, n: u32| -> i64 { a >> n.min(63) }, shadow::sar::<64>),
         _ => return c.no("not defined for this type"),
     };
@@ -126,14 +172,14 @@ pub fn lop3(c: &mut Form) -> D {
         (1..4).try_for_each(|i| c.src(i, ty))?;
         let f = match lut {
             // The common tables get loops of their own; the general one evaluates eight minterms.
-            0xc0 => lane_fn!(|a: u32, b: u32, _c: u32| -> u32 { a & b }, lop3_shadow),
-            0x96 => lane_fn!(|a: u32, b: u32, c: u32| -> u32 { a ^ b ^ c }, lop3_shadow),
-            0xf8 => lane_fn!(|a: u32, b: u32, c: u32| -> u32 { a | b & c }, lop3_shadow),
-            0xfe => lane_fn!(|a: u32, b: u32, c: u32| -> u32 { a | b | c }, lop3_shadow),
-            0x80 => lane_fn!(|a: u32, b: u32, c: u32| -> u32 { a & b & c }, lop3_shadow),
-            0xea => lane_fn!(|a: u32, b: u32, c: u32| -> u32 { a & b | c }, lop3_shadow),
-            0xca => lane_fn!(|a: u32, b: u32, c: u32| -> u32 { a & b | !a & c }, lop3_shadow),
-            _ => lane_fn!(lut; |a: u32, b: u32, c: u32| -> u32 { lut3(lut, a, b, c) }, lop3_shadow),
+            0xc0 => warp_fn!(|a: u32, b: u32, _c: u32| -> u32 { a & b }, lop3_shadow),
+            0x96 => warp_fn!(|a: u32, b: u32, c: u32| -> u32 { a ^ b ^ c }, lop3_shadow),
+            0xf8 => warp_fn!(|a: u32, b: u32, c: u32| -> u32 { a | b & c }, lop3_shadow),
+            0xfe => warp_fn!(|a: u32, b: u32, c: u32| -> u32 { a | b | c }, lop3_shadow),
+            0x80 => warp_fn!(|a: u32, b: u32, c: u32| -> u32 { a & b & c }, lop3_shadow),
+            0xea => warp_fn!(|a: u32, b: u32, c: u32| -> u32 { a & b | c }, lop3_shadow),
+            0xca => warp_fn!(|a: u32, b: u32, c: u32| -> u32 { a & b | !a & c }, lop3_shadow),
+            _ => warp_fn!(lut; |a: u32, b: u32, c: u32| -> u32 { lut3(lut, a, b, c) }, lop3_shadow),
         };
         return c.done(f, lut, AluClass::Int);
     };

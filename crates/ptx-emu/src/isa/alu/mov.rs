@@ -1,9 +1,11 @@
 //! Moves, packing, unpacking and selection.
 
-use super::lanes::{Lane, Shadow, Undef, lane_fn, store32};
+use super::lanes::{Lane, Shadow, Undef, lane_fn, store32, warp_fn};
+use super::logic::{copy_pred, not_pred};
 use super::{AluClass, AluFn, AluInstr, AluOp, Form, by_ty, shadow};
 use crate::isa::operands::{Decoded, class_of};
 use crate::isa::regs::{Class, LANES, RegFile};
+use crate::num::lanes::wide as wide_vectors;
 use crate::syntax::ast::{Operand, Ty};
 
 type D = Decoded<Option<AluInstr>>;
@@ -31,14 +33,14 @@ pub fn mov(c: &mut Form) -> D {
             let (p, _) = c.slots.src_p(&args[1])?;
             c.s.push((Class::P, p));
             c.dst_operand(to, ty)?;
-            c.done(lane_fn!(|a: bool| -> bool { !a }, shadow::copy), 0, AluClass::Mov)
+            c.done(not_pred, 0, AluClass::Mov)
         }
         _ => {
             let f = match class_of(ty) {
-                Class::P => lane_fn!(|a: bool| -> bool { a }, shadow::copy),
-                Class::R32 if ty.bytes() == 4 => lane_fn!(|a: u32| -> u32 { a }, shadow::copy),
+                Class::P => copy_pred,
+                Class::R32 if ty.bytes() == 4 => warp_fn!(|a: u32| -> u32 { a }, shadow::copy),
                 Class::R32 => lane_fn!(|a: u16| -> u16 { a }, shadow::copy),
-                _ => lane_fn!(|a: u64| -> u64 { a }, shadow::copy),
+                _ => warp_fn!(|a: u64| -> u64 { a }, shadow::copy),
             };
             c.simple(2, ty, Some(f), AluClass::Mov)
         }
@@ -95,11 +97,11 @@ fn pack(c: &mut Form, ty: Ty, to: &Operand, from: &[Operand]) -> D {
     const BY_WORD: Shadow = |_, _, u| u[0] & 15 | u[1] << 4;
     let f: AluFn = match (ty, from.len()) {
         (Ty::B16, _) => lane_fn!(|a: u8, b: u8| -> u16 { u16::from(a) | u16::from(b) << 8 }, BY_BYTE),
-        (Ty::B32, 2) => lane_fn!(|a: u16, b: u16| -> u32 { u32::from(a) | u32::from(b) << 16 }, BY_HALF),
+        (Ty::B32, 2) => warp_fn!(|a: u16, b: u16| -> u32 { u32::from(a) | u32::from(b) << 16 }, BY_HALF),
         (Ty::B32, _) => {
             lane_fn!(|a: u8, b: u8, c: u8, d: u8| -> u32 { u32::from_le_bytes([a, b, c, d]) }, BY_BYTE)
         }
-        (Ty::B64, 2) => lane_fn!(|a: u32, b: u32| -> u64 { u64::from(a) | u64::from(b) << 32 }, BY_WORD),
+        (Ty::B64, 2) => warp_fn!(|a: u32, b: u32| -> u64 { u64::from(a) | u64::from(b) << 32 }, BY_WORD),
         (Ty::B64, _) => lane_fn!(
             |a: u16, b: u16, c: u16, d: u16| -> u64 {
                 u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
@@ -179,19 +181,16 @@ fn ones(bytes: usize) -> u32 {
 /// Builds a 32-bit result lane by lane, compiled for the vectors this machine has.
 #[inline(always)]
 fn lanes_of(f: impl Fn(usize) -> u32) -> [u32; LANES] {
-    struct Go<F>(F);
-    impl<F: Fn(usize) -> u32> pulp::NullaryFnOnce for Go<F> {
-        type Output = [u32; LANES];
+    wide_vectors(
         #[inline(always)]
-        fn call(self) -> [u32; LANES] {
+        |_| {
             let mut out = [0; LANES];
             for l in 0..LANES {
-                out[l] = (self.0)(l);
+                out[l] = f(l);
             }
             out
-        }
-    }
-    pulp::Arch::new().dispatch(Go(f))
+        },
+    )
 }
 
 /// Marks the undefined bytes of element `i` (of `B` bytes) in the lanes of `undef`.
@@ -249,10 +248,10 @@ pub fn selp(c: &mut Form) -> D {
             lane_fn!(|a: u16, b: u16, p: bool| -> u16 { if p { a } else { b } }, shadow::select)
         }
         Ty::B32 | Ty::U32 | Ty::S32 | Ty::F32 => {
-            lane_fn!(|a: u32, b: u32, p: bool| -> u32 { if p { a } else { b } }, shadow::select)
+            warp_fn!(|a: u32, b: u32, p: bool| -> u32 { if p { a } else { b } }, shadow::select)
         }
         Ty::B64 | Ty::U64 | Ty::S64 | Ty::F64 => {
-            lane_fn!(|a: u64, b: u64, p: bool| -> u64 { if p { a } else { b } }, shadow::select)
+            warp_fn!(|a: u64, b: u64, p: bool| -> u64 { if p { a } else { b } }, shadow::select)
         }
         _ => return c.no("not defined for this type"),
     };

@@ -25,18 +25,6 @@ pub fn or(_: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
     bytes(|i| (u[0] | u[1]) >> i & 1 != 0 && !ones(0, i) && !ones(1, i))
 }
 
-/// `and.pred`: a defined false decides.
-pub fn and_pred(_: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
-    let decided = (0..2).any(|k| u[k] == 0 && v[k] == 0);
-    u8::from((u[0] | u[1]) != 0 && !decided)
-}
-
-/// `or.pred`: a defined true decides.
-pub fn or_pred(_: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
-    let decided = (0..2).any(|k| u[k] == 0 && v[k] != 0);
-    u8::from((u[0] | u[1]) != 0 && !decided)
-}
-
 /// Bytes undefined in any source are undefined in the result (`xor`, packed arithmetic by byte).
 pub fn either(_: u64, _: [u64; 4], u: [u8; 4]) -> u8 {
     u[0] | u[1] | u[2] | u[3]

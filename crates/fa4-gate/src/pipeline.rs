@@ -1,0 +1,101 @@
+//! Is a pipelined kernel pipelined? A prediction from the emulator's timed schedule, under unit costs.
+//!
+//! The problem is one head with eight K/V blocks. Only the matrix pipe and the multi-function unit cost anything, so
+//! the larger of their two busy times is the least a perfect schedule could need; the condition bounds how far the
+//! kernel's own critical path lies above it. Nothing here was measured on a GPU.
+
+use fa4_host::emu::{EmuDevice, EmuModule};
+use fa4_kernels::manifest::{Dtype, Mask as RowMask};
+use fa4_spec::problem::{AttnProblem, DType, Mask};
+use fa4_spec::{Case, problem};
+use ptx_emu::launch::{Options, Schedule};
+use ptx_emu::machine::predict::{Costs, Prediction};
+
+use crate::judge::{prepare, run};
+use crate::kernels::Kernel;
+
+/// Largest critical path over the busier unit's time.
+pub const MOST: f64 = 1.25;
+/// Keys a K/V block holds.
+const BLOCK: u64 = 128;
+/// K/V blocks of the problem.
+const BLOCKS: u64 = 8;
+
+/// What was predicted for one kernel.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Kernel.
+    pub kernel: String,
+    /// With unit costs for matrix pipe and multi-function unit: the condition.
+    pub units: Prediction,
+    /// With an issue slot for every instruction and 800 cycles for a load besides: for information.
+    pub issue: Prediction,
+}
+
+impl Row {
+    /// Whether the condition holds.
+    pub fn holds(&self) -> bool {
+        self.units.ratio() <= MOST
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let p = &self.units;
+        write!(
+            f,
+            "{}: critical path {} cycles, matrix pipe {}, multi-function unit {}: ratio {:.3} (at most {MOST}); \
+             pipe idle inside {}; with issue slots and load latency {} cycles",
+            self.kernel,
+            p.cycles,
+            p.mma,
+            p.mufu,
+            p.ratio(),
+            p.mma_idle_inside,
+            self.issue.cycles
+        )
+    }
+}
+
+/// The problem with eight K/V blocks for a kernel; `None` for variants that the condition does not name.
+fn case(kernel: &Kernel<EmuModule>) -> Option<Case> {
+    let row = &kernel.row.problem;
+    if row.dtype != Dtype::Bf16 {
+        return None;
+    }
+    let mask = match row.mask {
+        RowMask::Full => Mask::FULL,
+        RowMask::Causal => Mask::CAUSAL,
+        RowMask::General => return None,
+    };
+    let seqlen_k = BLOCKS * BLOCK;
+    let problem = AttnProblem {
+        batch: 1,
+        // Causal: the last tile pair sees every block.
+        seqlen_q: if mask == Mask::CAUSAL { seqlen_k } else { u64::from(row.rows_per_cta) },
+        seqlen_k,
+        num_heads_q: 1,
+        num_heads_kv: 1,
+        head_dim_qk: u64::from(row.head_dim_qk),
+        head_dim_v: u64::from(row.head_dim_v),
+        mask,
+        sink: false,
+        softcap: 0.0,
+        scale: None,
+        q_dtype: DType::Bf16,
+        kv_dtype: problem::DType::Bf16,
+    };
+    Some(Case::dense("pipeline", problem, 1))
+}
+
+/// Predicts one kernel; `None` where the condition does not apply or the kernel does not run clean.
+pub fn predict(kernel: &Kernel<EmuModule>) -> Option<Row> {
+    let case = case(kernel)?;
+    let data = prepare(&case).ok()?;
+    let one = |costs| {
+        let mut device = EmuDevice::new(Options { schedule: Schedule::Timed, costs, ..Options::default() });
+        run(kernel, &case, &data, &mut device);
+        device.report().filter(|r| r.is_clean()).and_then(|r| r.prediction)
+    };
+    Some(Row { kernel: kernel.name.clone(), units: one(Costs::UNITS)?, issue: one(Costs::ISSUE)? })
+}
