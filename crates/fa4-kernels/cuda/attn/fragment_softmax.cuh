@@ -7,7 +7,6 @@
 #pragma once
 #include "attn/online_softmax.cuh"
 #include "prim/warpgroup_mma.cuh"
-#include "ptx/cvt_f16.cuh"
 #include "ptx/shfl.cuh"
 
 // The two rows of a thread. row_sum covers only the thread's own columns until quad_sum joins the four.
@@ -30,10 +29,7 @@ __device__ __forceinline__ float quad_sum(float x) {
 // Both passes over a fragment walk it in chunks of 16 columns, and call `between` after every few: that is where the
 // caller issues what the tensor core should work on meanwhile.
 constexpr u32 kChunk = 8;               // elements of a thread in 16 columns
-#ifndef FA4_MC
-#define FA4_MC 4
-#endif
-constexpr u32 kMaxChunksPerCall = FA4_MC;    // looking for the maximum is about four times as fast as exponentiating
+constexpr u32 kMaxChunksPerCall = 4;    // looking for the maximum is about four times as fast as exponentiating
 struct Nothing {
     __device__ __forceinline__ void operator()() {}
 };
@@ -56,7 +52,7 @@ __device__ __forceinline__ void fragment_row_max(const float (&s)[kCount], const
     largest[1] = quad_max(max_f32(chain[2], chain[3]));
 }
 
-// Keeps the scores of the first `limit[half]` columns of a row and sets the others to −inf.
+// Keeps the scores of the first `limit` columns of a row and sets the others to −inf.
 template <u32 kCount>
 __device__ __forceinline__ void mask_fragment(float (&s)[kCount], u32 lane, i32 limit0, i32 limit1) {
     const i32 first_col = i32(lane % 4 * 2);
@@ -85,15 +81,22 @@ __device__ __forceinline__ void exponentiate_fragment(float (&s)[kCount], Fragme
     }
 }
 
-template <Half kHalf> __device__ __forceinline__ u32 pack_half(float hi, float lo) {
-    return kHalf == Half::kBf16 ? cvt_rn_bf16x2_f32(hi, lo) : cvt_rn_f16x2_f32(hi, lo);
-}
-
 // P as operand A of the next product.
-template <Half kHalf, u32 kCount>
+template <Dtype kDtype, u32 kCount>
 __device__ __forceinline__ void pack_fragment(const float (&s)[kCount], u32 (&p)[kCount / 2]) {
 #pragma unroll
-    for (u32 e = 0; e < kCount; e += 2) p[e / 2] = pack_half<kHalf>(s[e + 1], s[e]);
+    for (u32 e = 0; e < kCount; e += 2) p[e / 2] = pack2<kDtype>(s[e + 1], s[e]);
+}
+
+// Sets the first `count` columns of a row to −inf.
+template <u32 kCount>
+__device__ __forceinline__ void mask_fragment_left(float (&s)[kCount], u32 lane, i32 count0, i32 count1) {
+    const i32 first_col = i32(lane % 4 * 2);
+    count0 -= first_col;
+    count1 -= first_col;
+#pragma unroll
+    for (u32 e = 0; e < kCount; ++e)
+        s[e] = i32(e / 4 * 8 + e % 2) < (e / 2 % 2 == 0 ? count0 : count1) ? minus_infinity() : s[e];
 }
 
 // O's rows times their factors.
