@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fa4_host::emu::{EmuDevice, EmuModule};
 use fa4_kernels::arch::Arch;
 use fa4_kernels::compile::{Builder, CUDA_FOLDER};
-use fa4_kernels::manifest::{ROWS, Row as KernelRow};
+use fa4_kernels::manifest::Row as KernelRow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ptx_emu::launch::{Options, Schedule};
 
@@ -39,32 +39,34 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         None if args.smoke => Source::Smoke,
         None => Source::Full(&root),
     };
-    let routed = select(source, pattern.as_ref(), args.seed, 1)?.routed;
+    let routed = select(source, pattern.as_ref(), args.seed, |_| 1)?.routed;
     let places = Places::open(args.device)?;
     let candidate = args.cand.as_deref().zip(args.namespace.as_deref());
     let candidate = candidate.map(|(path, namespace)| Candidate { path, namespace });
-    let narrowed = args.filter.is_some() || args.configs.is_some() || args.smoke;
-    // A complete run also meets the variants that no case reaches, and says so.
-    let is_wanted = |row: &KernelRow| !narrowed || routed.iter().any(|r| r.kernel.entry == row.entry);
-    let wanted: Vec<&KernelRow> = ROWS.iter().filter(|row| is_wanted(row)).collect();
-    let emulated: Vec<_> = wanted.iter().copied().filter(|row| places.on_emulator(row)).collect();
-
+    // Without a filter every variant is compiled: one that no case needs is a gap in coverage.
+    let wanted = |row: &KernelRow| pattern.is_none() || routed.iter().any(|r| r.kernel == row);
     let builder = Builder::open(&root)?;
-    let kernels = compile(&builder, &root, candidate, &emulated)?;
+    let emulated = |row: &KernelRow| wanted(row) && places.on_emulator(row);
+    let kernels = compile(&builder, &root, candidate, emulated)?;
     let mut on_gpus = Vec::new();
     for place in places.gpus() {
-        let rows: Vec<_> =
-            wanted.iter().copied().filter(|row| places.gpu_arch(row) == Some(place.0)).collect();
-        on_gpus.push((place, compile_for_gpu(&builder, &root, candidate, &rows, place)?));
+        let here = |row: &KernelRow| wanted(row) && places.gpu_arch(row) == Some(place.0);
+        on_gpus.push((place, compile_for_gpu(&builder, &root, candidate, here, place)?));
     }
     let compiled = start.elapsed();
 
-    let depth = kernels.iter().map(|kernel| ring_depth(&kernel.info)).max().unwrap_or(1);
-    let selection = select(source, pattern.as_ref(), args.seed, depth + 2)?;
+    let depth = |row: &KernelRow| {
+        let emulated = kernels.iter().find(|k| k.row == row).map(|k| &k.info);
+        let on_gpu =
+            || on_gpus.iter().find_map(|(_, all)| all.iter().find(|k| k.row == row).map(|k| &k.info));
+        emulated.or_else(on_gpu).map_or(1, ring_depth)
+    };
+    let least_blocks = |row: &KernelRow| depth(row) + 2;
+    let selection = select(source, pattern.as_ref(), args.seed, least_blocks)?;
     // Compared with the emulator, the GPU gets the emulator's sizes; alone it gets the full ones.
     let for_gpus = match args.device {
-        DeviceKind::Both => select(source, pattern.as_ref(), args.seed, depth + 2)?.routed,
-        _ => select_full(source, pattern.as_ref(), args.seed, depth + 2)?.routed,
+        DeviceKind::Both => selection.routed.clone(),
+        _ => select_full(source, pattern.as_ref(), args.seed, least_blocks)?.routed,
     };
     let on_emulator: Vec<Routed> =
         selection.routed.iter().filter(|r| places.on_emulator(r.kernel)).cloned().collect();
@@ -130,7 +132,7 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     if let Some(path) = &args.json {
         write_json(path, &session.rows)?;
     }
-    let complete = !narrowed && !session.interrupted;
+    let complete = args.filter.is_none() && args.configs.is_none() && !args.smoke && !session.interrupted;
     let code = verdict(&session, complete);
     for (_, gpu) in places.gpus().iter().filter(|_| !args.quiet) {
         println!("{}", gpu.info);

@@ -10,6 +10,7 @@ use fa4_host::error::{DeviceError, HostError};
 use fa4_host::plan::{
     DEFAULT_TAU, LSE_BYTES, LaunchPlan, LseRef, TensorRef, Tensors, output_ranges, plan_row,
 };
+use fa4_spec::exp2_poly;
 use fa4_spec::oracle::{self, Reference};
 use fa4_spec::qdist::{self, Inputs, Placed, Unsupported};
 use fa4_spec::tensor::{Layout, rows};
@@ -31,7 +32,7 @@ pub struct Prepared {
 /// Makes a case's data and asks the oracle.
 pub fn prepare(case: &Case) -> Result<Prepared, Unsupported> {
     let inputs = qdist::inputs(case)?;
-    let mut p = case.problem.clone();
+    let p = case.problem.clone();
     let (q, k, v) = (&inputs.q.tensor, &inputs.k.tensor, &inputs.v.tensor);
     // K and V that repeat over the batch are stored once; the oracle wants them whole.
     let repeat = |x: &fa4_spec::tensor::Tensor| {
@@ -41,11 +42,14 @@ pub fn prepare(case: &Case) -> Result<Prepared, Unsupported> {
         whole
     };
     let (k, v) = (repeat(k), repeat(v));
-    p.sink = false;
-    let reference = oracle::attention(&p, q, &k, &v, None);
-    let bounds = Bounds::new(&p, &reference, case.qdist.is_independent(), 0.0);
+    let sinks: Option<Vec<f64>> = inputs.sinks.as_ref().map(|s| s.iter().map(|&x| f64::from(x)).collect());
+    let reference = oracle::attention(&p, q, &k, &v, sinks.as_deref());
+    let bounds = Bounds::new(&p, &reference, case.qdist.is_independent(), exp2_poly::MAX_RELATIVE_ERROR);
     Ok(Prepared { inputs, reference, bounds })
 }
+
+/// Elements between the batch entries of a spread LSE: more than 32 bits of offset can say.
+const LSE_SPREAD: u64 = 1 << 31;
 
 /// A device that says what it saw besides the outcome.
 pub trait GateDevice: Device {
@@ -160,17 +164,26 @@ fn execute<D: GateDevice>(
         buffer: device.alloc("O", inputs.o.extent_bytes(elem_bytes, o_shape))?,
         layout: inputs.o,
     };
-    let lse_elems = p.batch * p.num_heads_q * p.seqlen_q;
-    let lse = LseRef::dense(device.alloc("LSE", lse_elems * LSE_BYTES)?, p);
+    // The LSE is small: where a case is about 64-bit addresses its batch entries are put far apart.
+    let mut lse = LseRef::dense(0, p);
+    lse.stride_batch += if case.spread.is_some() { LSE_SPREAD } else { 0 };
+    lse.address = device.alloc("LSE", p.batch * lse.stride_batch * LSE_BYTES)?;
     let at = |placed: &Placed| TensorRef { buffer: buffers[placed.buffer], layout: placed.layout };
-    let tensors = Tensors { q: at(&inputs.q), k: at(&inputs.k), v: at(&inputs.v), o, lse: Some(lse) };
+    let sinks = inputs.sinks.as_ref().map(|sinks| -> Result<u64, DeviceError> {
+        let bytes: Vec<u8> = sinks.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let address = device.alloc("sinks", bytes.len() as u64)?;
+        device.write(address, &bytes)?;
+        Ok(address)
+    });
+    let sinks = sinks.transpose()?;
+    let tensors = Tensors { q: at(&inputs.q), k: at(&inputs.k), v: at(&inputs.v), o, lse: Some(lse), sinks };
     let tau = case.tau.unwrap_or(DEFAULT_TAU);
     if let Some(mut plan) = plan_row(kernel.row, p, &tensors, tau)? {
         edit(&mut plan);
         let kernel = attention::Kernel { module: &kernel.module, info: &kernel.info };
         attention::launch(device, &plan, kernel, output_ranges(p, &tensors))?;
     }
-    download(device, p, &o, lse.address, lse_elems)
+    download(device, p, &o, &lse)
 }
 
 /// Rows that follow each other in memory travel together: a copy to a GPU costs microseconds, however short.
@@ -207,8 +220,7 @@ fn download<D: Device>(
     device: &mut D,
     p: &AttnProblem,
     o: &TensorRef,
-    lse: u64,
-    lse_elems: u64,
+    lse: &LseRef,
 ) -> Result<Output, HostError> {
     let elem_bytes = p.q_dtype.bytes();
     let [batch, seqlen, heads, dim] = [p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v].map(|n| n as usize);
@@ -224,8 +236,12 @@ fn download<D: Device>(
             }
         }
     }
-    let lse = if lse_elems == 0 { Vec::new() } else { device.read(lse, lse_elems * LSE_BYTES)? };
-    let lse = lse.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
+    let entry_bytes = p.num_heads_q * p.seqlen_q * LSE_BYTES;
+    let mut lse_bytes = Vec::new();
+    for b in (0..p.batch).filter(|_| entry_bytes > 0) {
+        lse_bytes.extend(device.read(lse.address + b * lse.stride_batch * LSE_BYTES, entry_bytes)?);
+    }
+    let lse = lse_bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
     Ok(Output { o: bits, lse })
 }
 

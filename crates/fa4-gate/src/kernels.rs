@@ -50,7 +50,7 @@ pub fn workspace() -> PathBuf {
 pub fn job(root: &Path, row: &Row, arch: Arch) -> Job {
     let variants = ROWS.iter().filter(|r| r.source == row.source && r.defines == row.defines);
     Job {
-        name: row.kernel.to_string(),
+        name: row.defines.iter().fold(row.kernel.to_string(), |name, (_, value)| format!("{name}/{value}")),
         source: root.join(CUDA_FOLDER).join(row.source),
         defines: row.defines.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
         entries: variants.map(|r| r.entry.to_string()).collect(),
@@ -58,19 +58,19 @@ pub fn job(root: &Path, row: &Row, arch: Arch) -> Job {
     }
 }
 
-/// Compiles and loads `rows`, or those of them that a candidate defines, for the emulator.
+/// Compiles and loads every variant that is `wanted`, or those of them that a candidate defines, for the emulator.
 pub fn compile(
     builder: &Builder,
     root: &Path,
     candidate: Option<Candidate<'_>>,
-    rows: &[&'static Row],
+    wanted: impl Fn(&Row) -> bool,
 ) -> Result<Vec<Kernel<EmuModule>>, GateError> {
     // The emulator takes PTX of any architecture; a kernel's first is the one that it is written for.
     compile_for(
         builder,
         root,
         candidate,
-        rows,
+        wanted,
         |row| row.archs[0],
         |job, image, _| EmuModule::parse(&job.name, &image.ptx),
     )
@@ -81,14 +81,14 @@ pub fn compile_for_gpu(
     builder: &Builder,
     root: &Path,
     candidate: Option<Candidate<'_>>,
-    rows: &[&'static Row],
+    wanted: impl Fn(&Row) -> bool,
     (arch, gpu): &(Arch, Arc<Gpu>),
 ) -> Result<Vec<Kernel<CudaModule>>, GateError> {
     let load = |_: &Job, image: &Image, info: &KernelInfo| {
         let entries: Vec<&str> = image.usage.keys().map(String::as_str).collect();
         CudaModule::load(gpu, &[(image.arch, &image.cubin)], &entries, Some(info))
     };
-    let mut kernels = compile_for(builder, root, candidate, rows, |_| *arch, load)?;
+    let mut kernels = compile_for(builder, root, candidate, wanted, |_| *arch, load)?;
     kernels.iter_mut().for_each(|kernel| kernel.markers.clear());
     Ok(kernels)
 }
@@ -97,12 +97,13 @@ fn compile_for<M: Clone>(
     builder: &Builder,
     root: &Path,
     candidate: Option<Candidate<'_>>,
-    rows: &[&'static Row],
+    wanted: impl Fn(&Row) -> bool,
     arch: impl Fn(&Row) -> Arch,
     load: impl Fn(&Job, &Image, &KernelInfo) -> Result<M, DeviceError>,
 ) -> Result<Vec<Kernel<M>>, GateError> {
-    // A candidate is one file that defines entries itself, not a template that macros make variants of.
-    let rows: Vec<_> = rows.iter().filter(|row| candidate.is_none() || row.defines.is_empty()).collect();
+    // A candidate is written for the architecture of fwd_sm100, whose entries it defines.
+    let takes_part = |row: &&Row| wanted(row) && (candidate.is_none() || row.archs.contains(&Arch::Sm100a));
+    let rows: Vec<&'static Row> = ROWS.iter().filter(takes_part).collect();
     let job_of = |row: &Row| match candidate {
         None => job(root, row, arch(row)),
         Some(candidate) => {
@@ -119,9 +120,14 @@ fn compile_for<M: Clone>(
     }
     let built = pool::run(&jobs, pool::cores(), &AtomicBool::new(false), |job| builder.build(job));
     let mut modules: Vec<(Job, Image, KernelInfo, M)> = Vec::new();
+    let mut defined: Vec<String> = Vec::new();
     for (job, artifact) in jobs.into_iter().zip(built) {
         let artifact = artifact.expect("nothing stops this pool")?;
         let image = artifact.images.into_iter().next().expect("the job names one architecture");
+        defined.extend(image.usage.keys().cloned());
+        if !rows.iter().any(|row| image.usage.contains_key(row.entry)) {
+            continue;
+        }
         let info = kernel_info::parse(&image.ptx)
             .map_err(|source| GateError::Tables { kernel: job.name.clone(), source })?;
         let module = load(&job, &image, &info)
@@ -147,15 +153,11 @@ fn compile_for<M: Clone>(
         });
     }
     match candidate {
-        Some(candidate) if kernels.is_empty() => {
-            let defined: Vec<_> =
-                modules.iter().flat_map(|(_, image, ..)| image.usage.keys().cloned()).collect();
-            Err(GateError::NoEntry {
-                path: candidate.path.to_path_buf(),
-                defined: defined.join(", "),
-                wanted: rows.iter().map(|r| r.entry).collect::<Vec<_>>().join(", "),
-            })
-        }
+        Some(candidate) if kernels.is_empty() => Err(GateError::NoEntry {
+            path: candidate.path.to_path_buf(),
+            defined: defined.join(", "),
+            wanted: rows.iter().map(|r| r.entry).collect::<Vec<_>>().join(", "),
+        }),
         _ => Ok(kernels),
     }
 }

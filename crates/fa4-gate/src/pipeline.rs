@@ -66,6 +66,7 @@ fn case(kernel: &Kernel<EmuModule>) -> Option<Case> {
     let mask = match row.mask {
         RowMask::Full => Mask::FULL,
         RowMask::Causal => Mask::CAUSAL,
+        RowMask::General => return None,
     };
     let seqlen_k = BLOCKS * BLOCK;
     let problem = AttnProblem {

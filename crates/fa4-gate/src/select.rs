@@ -16,7 +16,7 @@ use crate::rows::Row;
 pub enum Source<'a> {
     /// A few in seconds.
     Smoke,
-    /// The edge set, head-ratio × mask × tail products and τ = 0 runs. Holds the workspace root.
+    /// The edge set, head-ratio × mask × tail products, τ = 0 runs and feature cases. Holds the workspace root.
     Full(&'a Path),
     /// A scenario file.
     File(&'a Path),
@@ -41,14 +41,14 @@ pub struct Selection {
 }
 
 /// Reads, expands, filters, routes and reduces cases. `least_blocks` is the number of key blocks that a reduction
-/// must leave (ring depth + 2).
+/// must leave for a kernel (its ring depth + 2).
 pub fn select(
     source: Source<'_>,
     filter: Option<&Regex>,
     seed: u64,
-    least_blocks: u64,
+    least_blocks: impl Fn(&KernelRow) -> u64,
 ) -> Result<Selection, GateError> {
-    choose(source, filter, seed, |case| cases::reduce(case, least_blocks))
+    choose(source, filter, seed, |case, kernel| cases::reduce(case, least_blocks(kernel)))
 }
 
 /// The same without reduction, for a GPU, except of cases whose oracle alone would take minutes.
@@ -56,11 +56,11 @@ pub fn select_full(
     source: Source<'_>,
     filter: Option<&Regex>,
     seed: u64,
-    least_blocks: u64,
+    least_blocks: impl Fn(&KernelRow) -> u64,
 ) -> Result<Selection, GateError> {
-    choose(source, filter, seed, |case| match case.cost() <= MOST_BLOCKS {
+    choose(source, filter, seed, |case, kernel| match case.cost() <= MOST_BLOCKS {
         true => case.clone(),
-        false => cases::reduce(case, least_blocks),
+        false => cases::reduce(case, least_blocks(kernel)),
     })
 }
 
@@ -71,7 +71,7 @@ fn choose(
     source: Source<'_>,
     filter: Option<&Regex>,
     seed: u64,
-    reduce: impl Fn(&Case) -> Case,
+    reduce: impl Fn(&Case, &KernelRow) -> Case,
 ) -> Result<Selection, GateError> {
     let mut selection = Selection::default();
     for case in expand(source, seed)? {
@@ -90,7 +90,7 @@ fn choose(
                 let rows =
                     manifest::kernels().into_iter().map(|kernel| route_among(&case.problem, of(kernel)));
                 for kernel in rows.flatten().filter(|row| chosen(row.entry)) {
-                    selection.routed.push(Routed { case: reduce(&case), kernel });
+                    selection.routed.push(Routed { case: reduce(&case, kernel), kernel });
                 }
             }
         }
@@ -112,6 +112,7 @@ fn expand(source: Source<'_>, seed: u64) -> Result<Vec<Case>, GateError> {
             let mut all = from_file(&root.join("sets/edge.csv"))?;
             all.extend(cases::products(seed));
             all.extend(cases::rescales(seed));
+            all.extend(cases::features(seed));
             all.extend(cases::smoke(seed));
             all
         }
@@ -125,7 +126,7 @@ mod tests {
 
     fn full(filter: Option<&str>) -> Selection {
         let filter = filter.map(|f| Regex::new(f).unwrap());
-        select(Source::Full(&workspace()), filter.as_ref(), 1, 5).unwrap()
+        select(Source::Full(&workspace()), filter.as_ref(), 1, |_| 5).unwrap()
     }
 
     #[test]
@@ -176,7 +177,8 @@ mod tests {
     #[test]
     fn other_sets_are_read_and_explained_too() {
         for set in ["claim.csv", "real.csv"] {
-            let selection = select(Source::File(&workspace().join("sets").join(set)), None, 1, 5).unwrap();
+            let selection =
+                select(Source::File(&workspace().join("sets").join(set)), None, 1, |_| 5).unwrap();
             assert!(!selection.unsupported.is_empty() && !selection.routed.is_empty(), "{set}");
         }
     }

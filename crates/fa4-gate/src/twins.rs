@@ -89,6 +89,28 @@ pub struct TwinCase {
     pub dist: String,
     /// τ.
     pub rescale_threshold: f32,
+    /// Head dim; 128 if not given.
+    #[serde(default = "default_head_dim")]
+    pub head_dim: u64,
+    /// Keys visible to the left; all if not given.
+    #[serde(default)]
+    pub window_left: Option<u64>,
+    /// Keys visible to the right; all if not given.
+    #[serde(default)]
+    pub window_right: Option<u64>,
+    /// One logit per query head joins the sum.
+    #[serde(default)]
+    pub sink: bool,
+    /// Softcap; 0 is none.
+    #[serde(default)]
+    pub softcap: f64,
+    /// Batch entries of the LSE lie 2^31 elements apart.
+    #[serde(default)]
+    pub spread: bool,
+}
+
+fn default_head_dim() -> u64 {
+    128
 }
 
 /// One replacement.
@@ -137,15 +159,17 @@ impl Twin {
     /// The case with data made from `seed`.
     pub fn case(&self, seed: u64) -> Result<Case, String> {
         let c = &self.case;
-        let mask = if c.causal { Mask::CAUSAL } else { Mask::FULL };
+        let mask = Mask { causal: c.causal, window_left: c.window_left, window_right: c.window_right };
         let (seqlens, heads) = ((c.seqlen_q, c.seqlen_k), (c.num_heads_q, c.num_heads_kv));
-        let problem = AttnProblem::dense(c.batch, seqlens, heads, 128, mask, DType::Bf16);
+        let dense = AttnProblem::dense(c.batch, seqlens, heads, c.head_dim, mask, DType::Bf16);
+        let problem = AttnProblem { sink: c.sink, softcap: c.softcap, ..dense };
         problem.validate().map_err(|e| e.to_string())?;
         let qdist = c.dist.parse::<QDist>().map_err(|()| {
             let all: Vec<&str> = QDist::ALL.iter().map(|q| q.name()).collect();
             format!("dist `{}`; allowed: {}", c.dist, all.join(", "))
         })?;
-        Ok(Case { qdist, tau: Some(c.rescale_threshold), ..Case::dense("twin", problem, seed) })
+        let spread = c.spread.then(|| problem.clone());
+        Ok(Case { qdist, tau: Some(c.rescale_threshold), spread, ..Case::dense("twin", problem, seed) })
     }
 
     /// Applies the edits to a copy of the sources below `cuda`.
@@ -202,7 +226,8 @@ fn judge(path: &Path, twin: &Twin, root: &Path, toolchain: &Toolchain) -> Result
     let bad = |what: String| GateError::Twin { path: path.to_path_buf(), what };
     let case = twin.case(1).map_err(bad)?;
     let row = route(&case.problem).map_err(|e| bad(e.to_string()))?;
-    let kernels = compile(&Builder::with_toolchain(&folder, toolchain.clone()), &folder, None, &[row])?;
+    let builder = Builder::with_toolchain(&folder, toolchain.clone());
+    let kernels = compile(&builder, &folder, None, |other| other == row)?;
     let kernel = kernels.iter().find(|k| k.row.entry == row.entry);
     let kernel = kernel.ok_or_else(|| bad(format!("no entry `{}` came out", row.entry)))?;
     let data = prepare(&case).map_err(|e| bad(e.to_string()))?;

@@ -22,6 +22,8 @@ pub struct AttnParams {
     pub o_map: TensorMapArgs,
     /// Device address of the LSE (natural logarithm, f32); 0: not wanted.
     pub lse: u64,
+    /// Device address of one natural logit per query head (f32); 0: none.
+    pub sinks: u64,
     /// Elements between batch entries of the LSE.
     pub lse_batch_stride: i64,
     /// Elements between heads of the LSE.
@@ -38,7 +40,15 @@ pub struct AttnParams {
     pub qhead_per_kvhead: u32,
     /// Batch entries.
     pub batch: u32,
-    /// Softmax scale × log2 e.
+    /// Keys visible to the left of a query's own; −1: all.
+    pub window_left: i32,
+    /// Keys visible to the right of a query's own; −1: all.
+    pub window_right: i32,
+    /// Query heads, over all batch entries, whose CTAs are dealt longest first together.
+    pub heads_per_section: u32,
+    /// 2 log2 e · scale / softcap; 0: no softcap.
+    pub softcap_rate: f32,
+    /// Softmax scale × log2 e; with a softcap, softcap × log2 e.
     pub scale_log2: f32,
     /// τ, log2 units.
     pub rescale_threshold: f32,
@@ -53,12 +63,13 @@ impl AttnParams {
         info: &KernelInfo,
         mut encode: impl FnMut(&TensorMapArgs) -> Result<[u8; TENSOR_MAP_BYTES], DeviceError>,
     ) -> Result<Vec<u8>, HostError> {
-        let fields: [(&str, Vec<u8>); 15] = [
+        let fields: [(&str, Vec<u8>); 20] = [
             ("q_map", encode(&self.q_map)?.to_vec()),
             ("k_map", encode(&self.k_map)?.to_vec()),
             ("v_map", encode(&self.v_map)?.to_vec()),
             ("o_map", encode(&self.o_map)?.to_vec()),
             ("lse", self.lse.to_le_bytes().into()),
+            ("sinks", self.sinks.to_le_bytes().into()),
             ("lse_batch_stride", self.lse_batch_stride.to_le_bytes().into()),
             ("lse_head_stride", self.lse_head_stride.to_le_bytes().into()),
             ("lse_row_stride", self.lse_row_stride.to_le_bytes().into()),
@@ -67,6 +78,10 @@ impl AttnParams {
             ("num_heads_q", self.num_heads_q.to_le_bytes().into()),
             ("qhead_per_kvhead", self.qhead_per_kvhead.to_le_bytes().into()),
             ("batch", self.batch.to_le_bytes().into()),
+            ("window_left", self.window_left.to_le_bytes().into()),
+            ("window_right", self.window_right.to_le_bytes().into()),
+            ("heads_per_section", self.heads_per_section.to_le_bytes().into()),
+            ("softcap_rate", self.softcap_rate.to_le_bytes().into()),
             ("scale_log2", self.scale_log2.to_le_bytes().into()),
             ("rescale_threshold", self.rescale_threshold.to_le_bytes().into()),
         ];

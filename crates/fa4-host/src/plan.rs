@@ -2,7 +2,7 @@
 
 use fa4_kernels::kernel_info::KernelInfo;
 use fa4_kernels::manifest::Row;
-use fa4_spec::problem::AttnProblem;
+use fa4_spec::problem::{AttnProblem, DType};
 use fa4_spec::tensor::{Layout, rows};
 
 use crate::error::HostError;
@@ -60,6 +60,8 @@ pub struct Tensors {
     pub o: TensorRef,
     /// Log-sum-exp; `None`: not wanted.
     pub lse: Option<LseRef>,
+    /// Device address of one natural logit per query head (f32), where the problem has sinks.
+    pub sinks: Option<u64>,
 }
 
 /// Everything about a launch but what the compiled kernel says itself (threads, shared memory, parameter offsets, rows of
@@ -80,12 +82,22 @@ pub struct LaunchPlan {
 /// overflow in f32, and typical data rescales almost never after the first block.
 pub const DEFAULT_TAU: f32 = 8.0;
 
+/// Largest τ: P ≤ 2^τ must stay finite in its storage format, and O = Σ P·V in f32.
+const MAX_TAU_FP16: f32 = 15.0;
+/// The same for bf16, whose range is that of f32.
+const MAX_TAU_BF16: f32 = 64.0;
+
 /// Columns of a tensor-map box: 128 bytes of a 16-bit type, one swizzle span.
 const BOX_COLS: u32 = 64;
 /// Bytes of a box's row.
 const BOX_ROW_BYTES: u32 = 128;
 /// Rows of a tensor-map box before the kernel's tables are known.
 const BOX_ROWS: u32 = 128;
+/// Most CTAs of a grid dimension x.
+const MAX_CTAS: u64 = i32::MAX as u64;
+/// K and V of the heads that are worked on together should lie in L2: this much of its 126 MB, which Q, O and the heads
+/// on either side share.
+const L2_SHARE_BYTES: u64 = 48 << 20;
 
 impl LaunchPlan {
     /// The parameters with boxes as tall as one stage of the kernel's own shared memory: its region `Q` for q and O, `KV`
@@ -116,8 +128,6 @@ impl LaunchPlan {
         Ok(params)
     }
 }
-/// Largest grid dimensions y and z.
-const MAX_GRID_YZ: u64 = 65535;
 /// Size of one LSE.
 pub const LSE_BYTES: u64 = 4;
 
@@ -134,12 +144,13 @@ pub fn plan_row(
     tensors: &Tensors,
     tau: f32,
 ) -> Result<Option<LaunchPlan>, HostError> {
-    if !(tau >= 0.0 && tau.is_finite()) {
+    let max_tau = if dtype_of(row) == DType::F16 { MAX_TAU_FP16 } else { MAX_TAU_BF16 };
+    if !(0.0..=max_tau).contains(&tau) {
         return Err(HostError::Unsupported {
             what: "rescale_threshold",
             given: tau.to_string(),
             kernel: row.kernel,
-            allowed: "finite values ≥ 0".into(),
+            allowed: format!("0 to {max_tau} in {}", dtype_of(row)),
             advice: "8 is the default, 0 rescales at every rise of a row maximum.",
         });
     }
@@ -152,13 +163,16 @@ pub fn plan_row(
     let map = |name, tensor, sizes| tensor_map(name, tensor, sizes, p, row);
     let lse = tensors.lse.map(|lse| check_lse(&lse)).transpose()?;
     let lse_stride = |f: fn(LseRef) -> u64| lse.map_or(0, f) as i64;
+    let (window_left, window_right) = window(p);
+    // In log2 units: scale·s·log2 e, or softcap·log2 e · tanh(scale·s / softcap) = softcap·log2 e · (1 − 2 / (1 + 2^(rate·s))).
+    let log2_e = std::f64::consts::LOG2_E;
+    let (scale, rate) = match p.softcap {
+        0.0 => (p.softmax_scale(), 0.0),
+        cap => (cap, 2.0 * log2_e * p.softmax_scale() / cap),
+    };
     Ok(Some(LaunchPlan {
         row,
-        grid: [
-            p.seqlen_q.div_ceil(u64::from(row.problem.rows_per_cta)) as u32,
-            p.num_heads_q as u32,
-            p.batch as u32,
-        ],
+        grid: [ctas(p, row) as u32, 1, 1],
         cluster: [1, 1, 1],
         params: AttnParams {
             q_map: map("q", &tensors.q, q_sizes)?,
@@ -166,6 +180,7 @@ pub fn plan_row(
             v_map: map("v", &tensors.v, kv_sizes)?,
             o_map: map("o", &tensors.o, q_sizes)?,
             lse: lse.map_or(0, |lse| lse.address),
+            sinks: check_sinks(p, tensors.sinks)?,
             lse_batch_stride: lse_stride(|lse| lse.stride_batch),
             lse_head_stride: lse_stride(|lse| lse.stride_head),
             lse_row_stride: lse_stride(|lse| lse.stride_row),
@@ -174,10 +189,62 @@ pub fn plan_row(
             num_heads_q: p.num_heads_q as u32,
             qhead_per_kvhead: p.qhead_per_kvhead() as u32,
             batch: p.batch as u32,
-            scale_log2: (p.softmax_scale() * std::f64::consts::LOG2_E) as f32,
+            window_left,
+            window_right,
+            heads_per_section: heads_per_section(p),
+            softcap_rate: rate as f32,
+            scale_log2: (scale * log2_e) as f32,
             rescale_threshold: tau,
         },
     }))
+}
+
+/// The window as the kernel takes it: −1 on a side that hides nothing, so that sums of row numbers, lengths and bounds
+/// stay within 32 bits.
+fn window(p: &AttnProblem) -> (i32, i32) {
+    let right = if p.mask.causal { Some(0) } else { p.mask.window_right };
+    let bound =
+        |keys: Option<u64>, len: u64| keys.filter(|k| k.saturating_add(1) < len).map_or(-1, |k| k as i32);
+    (bound(p.mask.window_left, p.seqlen_k), bound(right, p.seqlen_q))
+}
+
+fn ctas(p: &AttnProblem, row: &Row) -> u64 {
+    let m_blocks = p.seqlen_q.div_ceil(u64::from(row.problem.rows_per_cta));
+    m_blocks.saturating_mul(p.num_heads_q).saturating_mul(p.batch)
+}
+
+/// As many whole groups of query heads as have their K and V in L2 together; at least one group.
+fn heads_per_section(p: &AttnProblem) -> u32 {
+    let kv_head_bytes = p.seqlen_k * (p.head_dim_qk + p.head_dim_v) * p.kv_dtype.bytes();
+    let kv_heads = (L2_SHARE_BYTES / kv_head_bytes.max(1)).max(1);
+    (kv_heads.saturating_mul(p.qhead_per_kvhead())).min(p.num_heads_q * p.batch) as u32
+}
+
+fn check_sinks(p: &AttnProblem, sinks: Option<u64>) -> Result<u64, HostError> {
+    let error = |given: String, allowed: &str, advice| HostError::Tensor {
+        tensor: "sinks",
+        what: "address",
+        given,
+        allowed: allowed.into(),
+        advice,
+    };
+    match (p.sink, sinks) {
+        (false, None) => Ok(0),
+        (true, Some(at)) if at != 0 && at.is_multiple_of(4) => Ok(at),
+        (true, Some(at)) => {
+            let advice = "Pass an f32 array with one logit per query head.";
+            Err(error(format!("{at:#x}"), "a multiple of 4 bytes and not 0", advice))
+        }
+        (true, None) => {
+            let advice =
+                "Pass an f32 array with one logit per query head, or set the problem's sink to false.";
+            Err(error("absent".into(), "given where the problem has sinks", advice))
+        }
+        (false, Some(at)) => {
+            let advice = "Set the problem's sink to true, or pass None.";
+            Err(error(format!("{at:#x}"), "absent where the problem has no sinks", advice))
+        }
+    }
 }
 
 /// The ranges (address, bytes) that a forward pass writes: O and LSE, neighbouring rows joined.
@@ -203,14 +270,13 @@ pub fn output_ranges(p: &AttnProblem, tensors: &Tensors) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// Row numbers are 32-bit in the kernel, and heads and batch entries are grid dimensions.
+/// Row numbers are 32-bit in the kernel, and so is the number of a CTA.
 fn check_sizes(p: &AttnProblem, row: &Row) -> Result<(), HostError> {
     let max_seqlen = i32::MAX as u64 - u64::from(row.problem.rows_per_cta);
     for (what, given, max) in [
         ("seqlen_q", p.seqlen_q, max_seqlen),
         ("seqlen_k", p.seqlen_k, max_seqlen),
-        ("num_heads_q", p.num_heads_q, MAX_GRID_YZ),
-        ("batch", p.batch, MAX_GRID_YZ),
+        ("seqlen_q / 256 · num_heads_q · batch", ctas(p, row), MAX_CTAS),
     ] {
         if given > max {
             return Err(HostError::Unsupported {

@@ -16,6 +16,7 @@ fn tensors(p: &AttnProblem) -> Tensors {
         v: at(0x3000_0000, kv_sizes),
         o: at(0x4000_0000, sizes),
         lse: Some(LseRef::dense(0x5000_0000, p)),
+        sinks: None,
     }
 }
 
@@ -24,7 +25,7 @@ fn tensors(p: &AttnProblem) -> Tensors {
 fn golden_plan() {
     let p = problem();
     let plan = plan(&p, &tensors(&p), 8.0).unwrap().unwrap();
-    assert_eq!((plan.row.entry, plan.grid), ("fwd_sm100_hd128_bf16_causal", [2, 6, 3]));
+    assert_eq!((plan.row.entry, plan.grid), ("fwd_sm100_hd128_bf16_causal", [36, 1, 1]));
     assert_eq!(plan.cluster, [1, 1, 1]);
     let x = &plan.params;
     let map = |address, seqlen, heads: u64| TensorMapArgs {
@@ -45,6 +46,46 @@ fn golden_plan() {
     // log2(e) / √128 = 1.442695041 / 11.313708499.
     assert!((x.scale_log2 - 0.127_517_43).abs() < 1e-8);
     assert_eq!(x.rescale_threshold, 8.0);
+    assert_eq!((x.sinks, x.softcap_rate, x.window_left, x.window_right), (0, 0.0, -1, 0));
+    // 129 keys of 512 bytes: all 18 heads fit into L2.
+    assert_eq!(x.heads_per_section, 18);
+}
+
+/// Bounds that hide nothing are −1; causal is a right bound of 0.
+#[test]
+fn windows_are_normalised() {
+    let p = problem();
+    let of = |causal, window_left, window_right| {
+        let mask = Mask { causal, window_left, window_right };
+        let x = plan(&AttnProblem { mask, ..p.clone() }, &tensors(&p), 8.0).unwrap().unwrap().params;
+        (x.window_left, x.window_right)
+    };
+    assert_eq!(of(false, Some(127), Some(255)), (127, 255));
+    assert_eq!(of(false, Some(128), Some(256)), (-1, -1));
+    assert_eq!(of(true, Some(3), Some(9)), (3, 0));
+    assert_eq!(of(false, Some(u64::MAX), None), (-1, -1));
+}
+
+#[test]
+fn softcap_and_sinks_reach_the_kernel() {
+    let p = AttnProblem { softcap: 50.0, sink: true, ..problem() };
+    let t = Tensors { sinks: Some(0x6000_0000), ..tensors(&p) };
+    let x = plan(&p, &t, 8.0).unwrap().unwrap().params;
+    assert_eq!(x.sinks, 0x6000_0000);
+    // 50 log2 e, and 2 log2 e / (50 √128).
+    assert!((x.scale_log2 - 72.134_75).abs() < 1e-4);
+    assert!((x.softcap_rate - 0.005_100_697).abs() < 1e-8);
+    let text = plan(&p, &Tensors { sinks: None, ..t }, 8.0).unwrap_err().to_string();
+    assert!(text.contains("sinks: address is absent"), "{text}");
+    let text = plan(&problem(), &t, 8.0).unwrap_err().to_string();
+    assert!(text.contains("absent where the problem has no sinks"), "{text}");
+}
+
+/// K and V of a long head fill the share of L2: sections of one group.
+#[test]
+fn sections_hold_whole_groups() {
+    let p = AttnProblem { seqlen_k: 1 << 20, ..problem() };
+    assert_eq!(plan(&p, &tensors(&p), 8.0).unwrap().unwrap().params.heads_per_section, 3);
 }
 
 /// Strides and offsets are the caller's, to the byte.
@@ -89,10 +130,14 @@ fn refusals_name_tensor_and_remedy() {
     assert!(text.contains("o: stride_batch") && text.contains("below"), "{text}");
     assert!(no(|t| t.k.layout.stride_head = u64::MAX).contains("k: stride_head"));
     assert!(no(|t| t.lse.as_mut().unwrap().address += 2).contains("lse: address"));
-    let text = plan(&AttnProblem { batch: 70_000, ..p.clone() }, &tensors(&p), 8.0).unwrap_err().to_string();
-    assert!(text.contains("batch is 70000; fwd_sm100 takes at most 65535"), "{text}");
+    let many = AttnProblem { batch: 1 << 28, ..p.clone() };
+    let text = plan(&many, &tensors(&p), 8.0).unwrap_err().to_string();
+    assert!(text.contains("num_heads_q · batch is 3221225472; fwd_sm100 takes at most 2147483647"), "{text}");
     let text = plan(&p, &tensors(&p), f32::NAN).unwrap_err().to_string();
     assert!(text.contains("rescale_threshold is NaN"), "{text}");
+    let half = AttnProblem { q_dtype: DType::F16, kv_dtype: DType::F16, ..p.clone() };
+    let text = plan(&half, &tensors(&p), 16.0).unwrap_err().to_string();
+    assert!(text.contains("rescale_threshold is 16; fwd_sm100 takes 0 to 15 in fp16"), "{text}");
 }
 
 #[test]

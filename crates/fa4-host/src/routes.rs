@@ -10,15 +10,17 @@ use crate::error::HostError;
 pub fn dtype_of(row: &Row) -> DType {
     match row.problem.dtype {
         manifest::Dtype::Bf16 => DType::Bf16,
-        manifest::Dtype::F16 => DType::F16,
+        manifest::Dtype::Fp16 => DType::F16,
     }
 }
 
-/// The mask of a compiled variant in this crate's words.
-pub fn mask_of(row: &Row) -> MaskKind {
-    match row.problem.mask {
-        manifest::Mask::Full => MaskKind::Full,
-        manifest::Mask::Causal => MaskKind::Causal,
+/// Whether a compiled variant serves a mask, sinks and softcap.
+fn serves_logits(row: &Row, p: &AttnProblem) -> bool {
+    let plain = !p.sink && p.softcap == 0.0;
+    match (row.problem.mask, p.mask.kind(p.seqlen_q, p.seqlen_k)) {
+        (manifest::Mask::Full, MaskKind::Full) | (manifest::Mask::Causal, MaskKind::Causal) => plain,
+        (manifest::Mask::General, _) => true,
+        _ => false,
     }
 }
 
@@ -31,22 +33,20 @@ pub fn route_among(
     p.validate()?;
     let mut left: Vec<&'static Row> = rows.into_iter().collect();
     let dim = |d: u32| d.to_string();
-    let head_dim = "Other head dims need a kernel of their own.";
-    let bf16 = "Convert the tensors.";
-    let kind = p.mask.kind(p.seqlen_q, p.seqlen_k);
+    let head_dim = "Pad the rows with zeros to a head dim that is taken, and give the scale of the true one.";
+    let dtype = "Convert the tensors; q, k and v must have one type.";
     keep(&mut left, "head_dim_qk", p.head_dim_qk.to_string(), |r| dim(r.problem.head_dim_qk), head_dim)?;
     keep(&mut left, "head_dim_v", p.head_dim_v.to_string(), |r| dim(r.problem.head_dim_v), head_dim)?;
-    keep(&mut left, "q_dtype", p.q_dtype.to_string(), |r| dtype_of(r).to_string(), bf16)?;
-    keep(&mut left, "kv_dtype", p.kv_dtype.to_string(), |r| dtype_of(r).to_string(), bf16)?;
-    keep(&mut left, "sink", u8::from(p.sink).to_string(), |_| "0".into(), "Sinks are not served yet.")?;
-    keep(&mut left, "softcap", p.softcap.to_string(), |_| "0".into(), "Soft caps are not served yet.")?;
-    let name = |kind: MaskKind| match kind {
-        MaskKind::Full => "full".to_string(),
-        MaskKind::Causal => "causal".to_string(),
-        MaskKind::Window => p.mask.to_string(),
-    };
-    keep(&mut left, "mask", name(kind), |r| name(mask_of(r)), "Sliding windows are not served yet.")?;
-    Ok(left[0])
+    keep(&mut left, "q_dtype", p.q_dtype.to_string(), |r| dtype_of(r).to_string(), dtype)?;
+    keep(&mut left, "kv_dtype", p.kv_dtype.to_string(), |r| dtype_of(r).to_string(), dtype)?;
+    let kernel = left[0].kernel;
+    left.into_iter().find(|row| serves_logits(row, p)).ok_or_else(|| HostError::Unsupported {
+        what: "mask",
+        given: p.mask.to_string(),
+        kernel,
+        allowed: "full and causal masks without sinks and softcap".into(),
+        advice: "Use a build with the general variant.",
+    })
 }
 
 /// The compiled variant that serves a dense problem on GPUs of architecture `arch`.
@@ -73,6 +73,7 @@ fn keep(
     if !rows.is_empty() {
         return Ok(());
     }
+    allowed.sort_by_key(|text| (text.len(), text.clone())); // numbers by size
     allowed.dedup();
     Err(HostError::Unsupported { what, given, kernel, allowed: allowed.join(", "), advice })
 }
@@ -95,20 +96,42 @@ mod tests {
         // A window that hides nothing but the future is causal.
         let mask = Mask { causal: false, window_left: Some(4096), window_right: Some(0) };
         assert_eq!(route(&AttnProblem { mask, ..problem() }).unwrap().entry, "fwd_sm100_hd128_bf16_causal");
+        let mask = Mask { causal: false, window_left: Some(1), window_right: Some(0) };
+        for general in [
+            AttnProblem { mask, ..problem() },
+            AttnProblem { sink: true, ..problem() },
+            AttnProblem { softcap: 50.0, mask: Mask::CAUSAL, ..problem() },
+        ] {
+            assert_eq!(route(&general).unwrap().entry, "fwd_sm100_hd128_bf16_general");
+        }
+    }
+
+    #[test]
+    fn sizes_and_types_choose_the_compilation() {
+        for (head_dim, dtype, entry) in [
+            (64, DType::Bf16, "fwd_sm100_hd64_bf16_full"),
+            (96, DType::F16, "fwd_sm100_hd96_fp16_full"),
+            (128, DType::F16, "fwd_sm100_hd128_fp16_full"),
+        ] {
+            let p = AttnProblem::dense(1, (4, 4), (4, 2), head_dim, Mask::FULL, dtype);
+            assert_eq!(route(&p).unwrap().entry, entry);
+        }
     }
 
     #[test]
     fn refusals_say_what_was_given_and_what_is_allowed() {
         let no = |p: AttnProblem| route(&p).unwrap_err().to_string();
-        let text = no(AttnProblem { head_dim_qk: 96, ..problem() });
-        assert!(text.contains("head_dim_qk is 96; fwd_sm100 takes 128"), "{text}");
-        assert!(no(AttnProblem { kv_dtype: DType::F16, ..problem() }).contains("kv_dtype is fp16"));
-        assert!(no(AttnProblem { sink: true, ..problem() }).contains("sink"));
-        assert!(no(AttnProblem { softcap: 50.0, ..problem() }).contains("softcap is 50"));
-        let mask = Mask { causal: false, window_left: Some(1), window_right: Some(0) };
-        let text = no(AttnProblem { mask, ..problem() });
-        assert!(text.contains("mask is window(1, 0); fwd_sm100 takes full, causal"), "{text}");
+        let text = no(AttnProblem { head_dim_qk: 256, ..problem() });
+        assert!(text.contains("head_dim_qk is 256; fwd_sm100 takes 64, 96, 128"), "{text}");
+        let text = no(AttnProblem { head_dim_v: 64, ..problem() });
+        assert!(text.contains("head_dim_v is 64; fwd_sm100 takes 128"), "{text}");
+        assert!(no(AttnProblem { q_dtype: DType::E4m3, ..problem() }).contains("q_dtype is fp8_e4m3"));
+        let text = no(AttnProblem { kv_dtype: DType::F16, ..problem() });
+        assert!(text.contains("kv_dtype is fp16; fwd_sm100 takes bf16"), "{text}");
         assert!(no(AttnProblem { num_heads_kv: 3, ..problem() }).contains("must divide"));
         assert!(matches!(route_among(&problem(), &[]), Err(HostError::Unsupported { .. })));
+        let without_general: &'static [Row] = &ROWS[..2];
+        let capped = AttnProblem { softcap: 30.0, ..problem() };
+        assert!(route_among(&capped, without_general).unwrap_err().to_string().contains("mask is full"));
     }
 }

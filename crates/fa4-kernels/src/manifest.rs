@@ -32,7 +32,7 @@ pub struct Problem {
     pub head_dim_v: u32,
     /// Which keys a query sees.
     pub mask: Mask,
-    /// Query rows per CTA: the grid is `⌈seqlen_q / rows_per_cta⌉ × num_heads_q × batch`.
+    /// Query rows per CTA: the grid has `⌈seqlen_q / rows_per_cta⌉ · num_heads_q · batch` CTAs.
     pub rows_per_cta: u32,
 }
 
@@ -41,8 +41,8 @@ pub struct Problem {
 pub enum Dtype {
     /// bfloat16.
     Bf16,
-    /// IEEE half.
-    F16,
+    /// IEEE binary16.
+    Fp16,
 }
 
 /// Masks.
@@ -52,6 +52,8 @@ pub enum Mask {
     Full,
     /// Query `i` sees the keys `0 ..= i + seqlen_k − seqlen_q` (aligned bottom-right).
     Causal,
+    /// A sliding window with any bounds, a softcap and sinks, each where the parameters ask for it.
+    General,
 }
 
 impl Row {
@@ -61,65 +63,96 @@ impl Row {
     }
 }
 
-const fn fwd_sm100(variant: &'static str, entry: &'static str, mask: Mask) -> Row {
-    Row {
-        kernel: "fwd_sm100",
-        variant,
-        entry,
-        source: "kernels/fwd_sm100.cu",
-        archs: &[Arch::Sm100a, Arch::Sm103a],
-        defines: &[],
-        problem: Problem { dtype: Dtype::Bf16, head_dim_qk: 128, head_dim_v: 128, mask, rows_per_cta: 256 },
-    }
-}
-
-/// A variant of `fwd_sm90`, which is compiled once per variant: head_dim, query rows per CTA, then type and mask in the
-/// words of names, of the source and of this module.
-macro_rules! fwd_sm90 {
-    ($dim:literal, $rows:literal, $dtype:literal $half:literal $Dtype:ident, $mask:literal $Mask:ident) => {
+/// One entry of `fwd_sm100.cu`. The rows of a head dim and dtype have the same macros and come out of one compilation.
+macro_rules! fwd_sm100 {
+    ($head_dim:literal, $dtype_name:literal, $dtype:ident, $mask_name:literal, $mask:ident) => {
         Row {
-            kernel: "fwd_sm90",
-            variant: concat!("hd", $dim, "_", $dtype, "_", $mask),
-            entry: concat!("fwd_sm90_hd", $dim, "_", $dtype, "_", $mask),
-            source: "kernels/fwd_sm90.cu",
-            archs: &[Arch::Sm90a],
-            defines: &[
-                ("FA4_ENTRY", concat!("fwd_sm90_hd", $dim, "_", $dtype, "_", $mask)),
-                ("FA4_HEAD_DIM", stringify!($dim)),
-                ("FA4_HALF", $half),
-                ("FA4_MASK", concat!("k", stringify!($Mask))),
-            ],
+            kernel: "fwd_sm100",
+            variant: concat!("hd", $head_dim, "_", $dtype_name, "_", $mask_name),
+            entry: concat!("fwd_sm100_hd", $head_dim, "_", $dtype_name, "_", $mask_name),
+            source: "kernels/fwd_sm100.cu",
+            archs: &[Arch::Sm100a, Arch::Sm103a],
+            defines: &[("FWD_HEAD_DIM", stringify!($head_dim)), ("FWD_DTYPE", $dtype_name)],
             problem: Problem {
-                dtype: Dtype::$Dtype,
-                head_dim_qk: $dim,
-                head_dim_v: $dim,
-                mask: Mask::$Mask,
-                rows_per_cta: $rows,
+                dtype: Dtype::$dtype,
+                head_dim_qk: $head_dim,
+                head_dim_v: $head_dim,
+                mask: Mask::$mask,
+                rows_per_cta: 256,
             },
         }
     };
 }
 
-/// Every variant of every kernel.
+/// One entry of `fwd_sm90.cu`, which is compiled once per row; the tile of a CTA is 64 rows a warpgroup.
+macro_rules! fwd_sm90 {
+    ($head_dim:literal, $rows_per_cta:literal, $dtype_name:literal, $dtype:ident, $mask_name:literal, $mask:ident) => {
+        Row {
+            kernel: "fwd_sm90",
+            variant: concat!("hd", $head_dim, "_", $dtype_name, "_", $mask_name),
+            entry: concat!("fwd_sm90_hd", $head_dim, "_", $dtype_name, "_", $mask_name),
+            source: "kernels/fwd_sm90.cu",
+            archs: &[Arch::Sm90a],
+            defines: &[
+                ("FWD_HEAD_DIM", stringify!($head_dim)),
+                ("FWD_DTYPE", $dtype_name),
+                ("FWD_MASK", $mask_name),
+            ],
+            problem: Problem {
+                dtype: Dtype::$dtype,
+                head_dim_qk: $head_dim,
+                head_dim_v: $head_dim,
+                mask: Mask::$mask,
+                rows_per_cta: $rows_per_cta,
+            },
+        }
+    };
+}
+
+/// Every variant of every kernel. The router takes the first that serves a problem: special masks before the general one.
 pub const ROWS: &[Row] = &[
-    fwd_sm100("hd128_bf16_full", "fwd_sm100_hd128_bf16_full", Mask::Full),
-    fwd_sm100("hd128_bf16_causal", "fwd_sm100_hd128_bf16_causal", Mask::Causal),
-    fwd_sm90!(64, 192, "bf16" "kBf16" Bf16, "full" Full),
-    fwd_sm90!(64, 192, "bf16" "kBf16" Bf16, "causal" Causal),
-    fwd_sm90!(64, 192, "fp16" "kF16" F16, "full" Full),
-    fwd_sm90!(64, 192, "fp16" "kF16" F16, "causal" Causal),
-    fwd_sm90!(96, 128, "bf16" "kBf16" Bf16, "full" Full),
-    fwd_sm90!(96, 128, "bf16" "kBf16" Bf16, "causal" Causal),
-    fwd_sm90!(96, 128, "fp16" "kF16" F16, "full" Full),
-    fwd_sm90!(96, 128, "fp16" "kF16" F16, "causal" Causal),
-    fwd_sm90!(128, 128, "bf16" "kBf16" Bf16, "full" Full),
-    fwd_sm90!(128, 128, "bf16" "kBf16" Bf16, "causal" Causal),
-    fwd_sm90!(128, 128, "fp16" "kF16" F16, "full" Full),
-    fwd_sm90!(128, 128, "fp16" "kF16" F16, "causal" Causal),
-    fwd_sm90!(256, 128, "bf16" "kBf16" Bf16, "full" Full),
-    fwd_sm90!(256, 128, "bf16" "kBf16" Bf16, "causal" Causal),
-    fwd_sm90!(256, 128, "fp16" "kF16" F16, "full" Full),
-    fwd_sm90!(256, 128, "fp16" "kF16" F16, "causal" Causal),
+    fwd_sm100!(128, "bf16", Bf16, "full", Full),
+    fwd_sm100!(128, "bf16", Bf16, "causal", Causal),
+    fwd_sm100!(128, "bf16", Bf16, "general", General),
+    fwd_sm100!(128, "fp16", Fp16, "full", Full),
+    fwd_sm100!(128, "fp16", Fp16, "causal", Causal),
+    fwd_sm100!(128, "fp16", Fp16, "general", General),
+    fwd_sm100!(96, "bf16", Bf16, "full", Full),
+    fwd_sm100!(96, "bf16", Bf16, "causal", Causal),
+    fwd_sm100!(96, "bf16", Bf16, "general", General),
+    fwd_sm100!(96, "fp16", Fp16, "full", Full),
+    fwd_sm100!(96, "fp16", Fp16, "causal", Causal),
+    fwd_sm100!(96, "fp16", Fp16, "general", General),
+    fwd_sm100!(64, "bf16", Bf16, "full", Full),
+    fwd_sm100!(64, "bf16", Bf16, "causal", Causal),
+    fwd_sm100!(64, "bf16", Bf16, "general", General),
+    fwd_sm100!(64, "fp16", Fp16, "full", Full),
+    fwd_sm100!(64, "fp16", Fp16, "causal", Causal),
+    fwd_sm100!(64, "fp16", Fp16, "general", General),
+    fwd_sm90!(128, 128, "bf16", Bf16, "full", Full),
+    fwd_sm90!(128, 128, "bf16", Bf16, "causal", Causal),
+    fwd_sm90!(128, 128, "bf16", Bf16, "general", General),
+    fwd_sm90!(128, 128, "fp16", Fp16, "full", Full),
+    fwd_sm90!(128, 128, "fp16", Fp16, "causal", Causal),
+    fwd_sm90!(128, 128, "fp16", Fp16, "general", General),
+    fwd_sm90!(96, 128, "bf16", Bf16, "full", Full),
+    fwd_sm90!(96, 128, "bf16", Bf16, "causal", Causal),
+    fwd_sm90!(96, 128, "bf16", Bf16, "general", General),
+    fwd_sm90!(96, 128, "fp16", Fp16, "full", Full),
+    fwd_sm90!(96, 128, "fp16", Fp16, "causal", Causal),
+    fwd_sm90!(96, 128, "fp16", Fp16, "general", General),
+    fwd_sm90!(64, 192, "bf16", Bf16, "full", Full),
+    fwd_sm90!(64, 192, "bf16", Bf16, "causal", Causal),
+    fwd_sm90!(64, 192, "bf16", Bf16, "general", General),
+    fwd_sm90!(64, 192, "fp16", Fp16, "full", Full),
+    fwd_sm90!(64, 192, "fp16", Fp16, "causal", Causal),
+    fwd_sm90!(64, 192, "fp16", Fp16, "general", General),
+    fwd_sm90!(256, 128, "bf16", Bf16, "full", Full),
+    fwd_sm90!(256, 128, "bf16", Bf16, "causal", Causal),
+    fwd_sm90!(256, 128, "bf16", Bf16, "general", General),
+    fwd_sm90!(256, 128, "fp16", Fp16, "full", Full),
+    fwd_sm90!(256, 128, "fp16", Fp16, "causal", Causal),
+    fwd_sm90!(256, 128, "fp16", Fp16, "general", General),
 ];
 
 /// The names of the kernels, in the table's order.
@@ -144,10 +177,13 @@ mod tests {
         let cuda = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda");
         for row in ROWS {
             let text = std::fs::read_to_string(cuda.join(row.source)).expect(row.source);
-            // The entry's name, or the macro that becomes it.
-            let defined = row.defines.iter().find(|(_, value)| *value == row.entry);
-            let name = defined.map_or(row.entry, |(name, _)| *name);
-            assert!(text.contains(&format!(" {name}(")), "{} lacks {name}", row.source);
+            // Spelled out, or put together by a macro from the variant's last word.
+            let (spelled, word) = (format!(" {}(", row.entry), row.variant.rsplit('_').next().unwrap());
+            let by_macro = format!("_ENTRY({word},");
+            let by_define = "(FWD_HEAD_DIM, FWD_DTYPE, FWD_MASK)(";
+            let found =
+                [spelled.as_str(), by_macro.as_str(), by_define].iter().any(|name| text.contains(name));
+            assert!(found, "{} lacks {}", row.source, row.entry);
         }
     }
 

@@ -224,6 +224,49 @@ pub fn rescales(seed: u64) -> Vec<Case> {
     cases
 }
 
+/// Windows, sinks and softcaps, alone and together, in every head dim and both 16-bit dtypes; and for the head dims other
+/// than 128, whose edge rows are few, a rescale and a long row under each mask.
+pub fn features(seed: u64) -> Vec<Case> {
+    let window = |left, right| Mask { causal: false, window_left: left, window_right: right };
+    let mut cases = Vec::new();
+    for dtype in [DType::Bf16, DType::F16] {
+        for head_dim in [64, 96, 128] {
+            let mut add =
+                |what: &str, sizes: (u64, u64), mask: Mask, qdist, change: &dyn Fn(&mut AttnProblem)| {
+                    let mut problem = AttnProblem::dense(1, sizes, (2, 1), head_dim, mask, dtype);
+                    change(&mut problem);
+                    let id = format!("feature_{what}_q{}_k{}_h2kv1_d{head_dim}_{dtype}", sizes.0, sizes.1);
+                    cases.push(Case { qdist, ..Case::dense(id, problem, seed) });
+                };
+            let none = |_: &mut AttnProblem| ();
+            // A long row: every ring wraps twice, blocks are skipped on both sides, both edges cut blocks.
+            add("window_both", (384, 1100), window(Some(200), Some(64)), QDist::Randn, &none);
+            add("window_left", (130, 900), window(Some(700), Some(0)), QDist::MaxFirstKey, &none);
+            add("window_right_only", (300, 200), window(None, Some(70)), QDist::Randn, &none);
+            add("window_self", (257, 129), window(Some(0), Some(0)), QDist::Randn, &none);
+            add("sink", (130, 257), Mask::CAUSAL, QDist::Randn, &|p| p.sink = true);
+            add("sink_pm60", (200, 130), Mask::CAUSAL, QDist::SinkPm60, &|p| p.sink = true);
+            add("softcap", (130, 257), Mask::FULL, QDist::Randn, &|p| p.softcap = 2.0);
+            add("softcap_large_logits", (64, 300), Mask::CAUSAL, QDist::QStd100, &|p| p.softcap = 50.0);
+            add("all", (257, 600), window(Some(300), Some(0)), QDist::MonotoneUp, &|p| {
+                (p.sink, p.softcap, p.scale) = (true, 30.0, Some(0.2));
+            });
+            add("scale", (130, 130), Mask::CAUSAL, QDist::Randn, &|p| p.scale = Some(0.3));
+            if head_dim != 128 || dtype == DType::F16 {
+                for mask in [Mask::FULL, Mask::CAUSAL] {
+                    add(&format!("rescale_{mask}"), (300, 650), mask, QDist::MaxFirstKey, &none);
+                    add(&format!("tails_{mask}"), (130, 257), mask, QDist::Randn, &none);
+                }
+                add("empty_rows", (300, 130), Mask::CAUSAL, QDist::Randn, &none);
+            }
+        }
+    }
+    let rescaled: Vec<Case> =
+        cases.iter().filter(|c| c.id.contains("window_both")).map(Case::with_tau_zero).collect();
+    cases.extend(rescaled);
+    cases
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,7 +277,7 @@ mod tests {
 
     #[test]
     fn small_cases_are_left_alone() {
-        for c in smoke(1).iter().chain(&products(1)).chain(&rescales(1)) {
+        for c in smoke(1).iter().chain(&products(1)).chain(&rescales(1)).chain(&features(1)) {
             let reduced = reduce(c, 5);
             assert_eq!(reduced.problem.seqlen_q % 128, c.problem.seqlen_q % 128);
             assert_eq!(reduced.problem.qhead_per_kvhead(), c.problem.qhead_per_kvhead());

@@ -5,9 +5,11 @@
 //! - [`tensor`]: values in their storage format, and where they lie in a buffer (strides are the caller's).
 //! - [`sets`]: the reader of scenario files; [`qdist`]: the data that their rows name.
 //! - [`cases`]: rows made into runnable cases, with the few reductions that keep what a row tests.
-//! - [`oracle`]: f64 attention; [`tolerance`]: how far from it a right kernel may be.
+//! - [`oracle`]: f64 attention; [`tolerance`]: how far from it a right kernel may be; [`exp2_poly`]: the error of one
+//!   part of a kernel.
 
 pub mod cases;
+pub mod exp2_poly;
 pub mod oracle;
 pub mod problem;
 pub mod qdist;

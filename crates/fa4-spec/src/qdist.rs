@@ -58,6 +58,7 @@ impl QDist {
         matches!(
             self,
             Randn
+                | SinkPm60
                 | NanInUnusedPages
                 | InfFreeNanInPadding
                 | BhsdTransposedView
@@ -103,6 +104,8 @@ pub struct Inputs {
     pub v: Placed,
     /// Layout of O in a buffer of its own.
     pub o: Layout,
+    /// One logit per query head, where the problem has sinks.
+    pub sinks: Option<Vec<f32>>,
 }
 
 /// Data that this generator does not make.
@@ -133,10 +136,10 @@ pub fn supports(case: &Case) -> Result<(), Unsupported> {
             return unsupported(format!("data in {dtype}"), "bf16, fp16");
         }
     }
-    if p.sink {
-        return unsupported("attention sink data", "sink 0");
+    if case.qdist == QDist::SinkPm60 && !p.sink {
+        return unsupported("qdist sink_pm60 without sinks", "sink 1");
     }
-    if matches!(case.qdist, QDist::RisingRowmax | QDist::SinkPm60 | QDist::NanInUnusedPages) {
+    if matches!(case.qdist, QDist::RisingRowmax | QDist::NanInUnusedPages) {
         return unsupported(format!("qdist {}", case.qdist), "every qdist of dense bf16 and fp16 rows");
     }
     if case.qdist == QDist::PackedQkvInterleavedView
@@ -162,7 +165,8 @@ pub fn inputs(case: &Case) -> Result<Inputs, Unsupported> {
         Tensor::from_fn(p.kv_dtype, k_shape, |b, s, h, i| maker.k(index(k_shape, b, s, h, i), (b, s, h), i));
     let v =
         Tensor::from_fn(p.kv_dtype, v_shape, |b, s, h, i| maker.randn(Stream::V, index(v_shape, b, s, h, i)));
-    Ok(place(case, q, k, v))
+    let sinks = p.sink.then(|| (0..hq as u64).map(|h| maker.sink(h) as f32).collect());
+    Ok(Inputs { sinks, ..place(case, q, k, v) })
 }
 
 fn index([_, seqlen, heads, dim]: [usize; 4], b: usize, s: usize, h: usize, d: usize) -> u64 {
@@ -178,6 +182,7 @@ enum Stream {
     QSigns,
     KSigns,
     HotKey,
+    Sink,
 }
 
 /// Element formulas of one case.
@@ -241,6 +246,15 @@ impl Maker<'_> {
         }
     }
 
+    /// randn + 2, which is neither lost in nor lost to the sum over a few hundred randn logits; or ±60 by head.
+    fn sink(&self, head: u64) -> f64 {
+        match self.case.qdist {
+            QDist::SinkPm60 if head.is_multiple_of(2) => 60.0,
+            QDist::SinkPm60 => -60.0,
+            _ => 2.0 + self.randn(Stream::Sink, head),
+        }
+    }
+
     fn hot_key(&self, b: usize, h: usize) -> u64 {
         let head = b as u64 * self.case.problem.num_heads_kv + h as u64;
         self.bits(Stream::HotKey, head) % self.case.problem.seqlen_k
@@ -290,7 +304,7 @@ fn place(case: &Case, q: Tensor, k: Tensor, v: Tensor) -> Inputs {
         buffers.push(Buffer { name, bytes, background });
         Placed { tensor, layout, buffer }
     });
-    Inputs { buffers, q, k, v, o: layouts[3] }
+    Inputs { buffers, q, k, v, o: layouts[3], sinks: None }
 }
 
 /// q, k and v as slices of one (batch, seqlen, hq + 2·hkv, dim) tensor.
@@ -305,7 +319,7 @@ fn packed(q: Tensor, k: Tensor, v: Tensor, o: Layout) -> Inputs {
     };
     let buffers =
         vec![Buffer { name: "qkv", bytes: whole.extent_bytes(elem_bytes, whole_shape), background: None }];
-    Inputs { buffers, q: slice(0, q), k: slice(hq, k), v: slice(hq + hkv, v), o }
+    Inputs { buffers, q: slice(0, q), k: slice(hq, k), v: slice(hq + hkv, v), o, sinks: None }
 }
 
 /// Strides that put the last row of a reduced tensor where the last row of the full (batch, seqlen, heads) tensor

@@ -175,7 +175,6 @@ fn what_cannot_be_made_says_so() {
     assert!(with(|c| c.layout = BatchLayout::Paged(16)).contains("paged16"));
     assert!(with(|c| c.qdist = QDist::SinkPm60).contains("sink_pm60"));
     assert!(with(|c| c.problem.kv_dtype = DType::E4m3).contains("fp8_e4m3"));
-    assert!(with(|c| c.problem.sink = true).contains("sink"));
     assert!(
         with(|c| {
             c.qdist = QDist::PackedQkvInterleavedView;

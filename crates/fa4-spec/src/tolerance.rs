@@ -20,6 +20,12 @@
 //!
 //! ε = 2·scale·ΔS + 2^-20 + 2^-23·1.45·scale·Smax + (sk/16)·2^-23 (+ the polynomial's error where exp2 is emulated).
 //!
+//! *Softcap.* softcap·tanh(scale·S/softcap) has a slope of at most scale, so that ΔS counts as before. tanh is computed
+//! as 1 − 2/(1 + 2^y) by ex2.approx and rcp.approx. With t = 1/(1 + 2^y): the rounding of y and ex2.approx (2^-22) move
+//! t by at most t(1 − t)·(2^-22 + 0.7·2^-24·|y|) ≤ 2^-24 + 2^-25, the rounding of 1 + 2^y and rcp.approx by
+//! t·(2^-24 + 2^-23), and the result is rounded by 2^-25: tanh by at most 2^-21 in all, a score by softcap·2^-21, a
+//! weight by twice that.
+//!
 //! *T1 (always).* Rounding P multiplies each w_j by 1 + θ_j, |θ_j| ≤ u, so O moves by at most
 //! (u + ε)·Σ w_j|v_j| = (u + ε)·A; the last rounding adds ½ulp; P below the smallest normal fp16 rounds with an
 //! absolute error η = 2^-25 before division by l0.
@@ -29,8 +35,8 @@
 //! B = sqrt(Σ w_j²v_j²), and seven of those are allowed. Much sharper than T1 for long rows, where one wrongly
 //! masked key would hide inside T1.
 //!
-//! *LSE.* ln of the sum: scale·ΔS from the scores, 1e-5 for exp2, the sum and lg2.approx, and f32 rounding of the
-//! result and of max·scale: 2^-22·|LSE|.
+//! *LSE.* ln of the sum: scale·ΔS (and the softcap's error) from the scores, 1e-5 for exp2, the sum and lg2.approx, the
+//! polynomial's error, and f32 rounding of the result and of max·scale: 2^-22·|LSE|.
 
 use std::fmt;
 
@@ -57,7 +63,8 @@ pub struct Bounds {
     pub u: f64,
     /// Absolute rounding error of a subnormal P.
     pub eta: f64,
-    scale: f64,
+    /// Error of the LSE from scores and exp2: scale·ΔS, the softcap's and the polynomial's.
+    pub delta_lse: f64,
     dtype: DType,
     independent: bool,
 }
@@ -70,13 +77,24 @@ impl Bounds {
         let (mqk, smax) = (reference.max_q_max_k, reference.max_dot);
         let steps = p.head_dim_qk as f64 / 16.0;
         let delta_s = steps * (17.0 * 2f64.powi(-25) * mqk.max(smax) + 2f64.powi(-23) * smax);
+        let delta_cap = p.softcap * 2f64.powi(-21);
         let epsilon = 2.0 * scale * delta_s
+            + 2.0 * delta_cap
             + 2f64.powi(-20)
             + 2f64.powi(-23) * 1.45 * scale * smax
             + p.seqlen_k as f64 / 16.0 * 2f64.powi(-23)
             + exp2_error;
         let eta = if p.q_dtype == DType::F16 { 2f64.powi(-25) } else { 0.0 };
-        Bounds { delta_s, epsilon, u: unit_roundoff(p.q_dtype), eta, scale, dtype: p.q_dtype, independent }
+        let delta_lse = scale * delta_s + delta_cap + exp2_error;
+        Bounds {
+            delta_s,
+            epsilon,
+            u: unit_roundoff(p.q_dtype),
+            eta,
+            delta_lse,
+            dtype: p.q_dtype,
+            independent,
+        }
     }
 
     /// ε > 2^-6: only finiteness, the winning key and T1 are judged.
@@ -97,7 +115,7 @@ impl Bounds {
 
     /// Largest allowed |LSE − LSE64| of element `i`.
     pub fn lse(&self, reference: &Reference, i: usize) -> f64 {
-        1e-5 + self.scale * self.delta_s + 2f64.powi(-22) * reference.lse[i].abs()
+        1e-5 + self.delta_lse + 2f64.powi(-22) * reference.lse[i].abs()
     }
 }
 

@@ -7,7 +7,6 @@
 #pragma once
 #include "attn/online_softmax.cuh"
 #include "prim/warpgroup_mma.cuh"
-#include "ptx/cvt_f16.cuh"
 #include "ptx/shfl.cuh"
 
 // The two rows of a thread. row_sum covers only the thread's own columns until quad_sum joins the four.
@@ -27,18 +26,33 @@ __device__ __forceinline__ float quad_sum(float x) {
     return x + shfl_sync_bfly_f32<2>(x);
 }
 
-// Largest of a row's scores and `start`: the thread's own, in two chains, then the quad's.
-template <u32 kHalfRow, u32 kCount>
-__device__ __forceinline__ float fragment_row_max(const float (&s)[kCount], float start) {
-    float chain[2] = {max_f32(s[2 * kHalfRow], start), s[2 * kHalfRow + 1]};
+// Both passes over a fragment walk it in chunks of 16 columns, and call `between` after every few: that is where the
+// caller issues what the tensor core should work on meanwhile.
+constexpr u32 kChunk = 8;               // elements of a thread in 16 columns
+constexpr u32 kMaxChunksPerCall = 4;    // looking for the maximum is about four times as fast as exponentiating
+struct Nothing {
+    __device__ __forceinline__ void operator()() {}
+};
+
+// Largest of each row's scores and what row_max was.
+template <u32 kCount, class Between>
+__device__ __forceinline__ void fragment_row_max(const float (&s)[kCount], const FragmentRows& rows, float (&largest)[2],
+                                                 Between& between) {
+    float chain[4] = {rows.row[0].row_max, minus_infinity(), rows.row[1].row_max, minus_infinity()};
 #pragma unroll
-    for (u32 e = 4 + 2 * kHalfRow; e < kCount; e += 4)
+    for (u32 e = 0; e < kCount; ++e) {
+        chain[e % 4] = max_f32(chain[e % 4], s[e]);
+        if ((e + 1) % (kChunk * kMaxChunksPerCall) == 0) {
 #pragma unroll
-        for (u32 k = 0; k < 2; ++k) chain[k] = max_f32(chain[k], s[e + k]);
-    return quad_max(max_f32(chain[0], chain[1]));
+            for (u32 k = 0; k < 4; ++k) pin_register(chain[k]);
+            between();
+        }
+    }
+    largest[0] = quad_max(max_f32(chain[0], chain[1]));
+    largest[1] = quad_max(max_f32(chain[2], chain[3]));
 }
 
-// Keeps the scores of the first `limit[half]` columns of a row and sets the others to −inf.
+// Keeps the scores of the first `limit` columns of a row and sets the others to −inf.
 template <u32 kCount>
 __device__ __forceinline__ void mask_fragment(float (&s)[kCount], u32 lane, i32 limit0, i32 limit1) {
     const i32 first_col = i32(lane % 4 * 2);
@@ -50,26 +64,39 @@ __device__ __forceinline__ void mask_fragment(float (&s)[kCount], u32 lane, i32 
 }
 
 // s becomes P = 2^(s·scale_log2 − m2) in place, and its sum joins row_sum.
-template <u32 kCount>
-__device__ __forceinline__ void exponentiate_fragment(float (&s)[kCount], FragmentRows& rows, float scale_log2) {
+template <u32 kCount, class Between>
+__device__ __forceinline__ void exponentiate_fragment(float (&s)[kCount], FragmentRows& rows, float scale_log2,
+                                                      Between& between) {
     const float minus_m2[2] = {-rows.row[0].m2(scale_log2), -rows.row[1].m2(scale_log2)};
 #pragma unroll
     for (u32 e = 0; e < kCount; ++e) {
         const u32 half = e / 2 % 2;
         s[e] = ex2_approx_ftz_f32(__fmaf_rn(s[e], scale_log2, minus_m2[half]));
         rows.row[half].row_sum += s[e];
+        if ((e + 1) % kChunk == 0) {
+            pin_register(rows.row[0].row_sum);
+            pin_register(rows.row[1].row_sum);
+            between();
+        }
     }
 }
 
-template <Half kHalf> __device__ __forceinline__ u32 pack_half(float hi, float lo) {
-    return kHalf == Half::kBf16 ? cvt_rn_bf16x2_f32(hi, lo) : cvt_rn_f16x2_f32(hi, lo);
-}
-
 // P as operand A of the next product.
-template <Half kHalf, u32 kCount>
+template <Dtype kDtype, u32 kCount>
 __device__ __forceinline__ void pack_fragment(const float (&s)[kCount], u32 (&p)[kCount / 2]) {
 #pragma unroll
-    for (u32 e = 0; e < kCount; e += 2) p[e / 2] = pack_half<kHalf>(s[e + 1], s[e]);
+    for (u32 e = 0; e < kCount; e += 2) p[e / 2] = pack2<kDtype>(s[e + 1], s[e]);
+}
+
+// Sets the first `count` columns of a row to −inf.
+template <u32 kCount>
+__device__ __forceinline__ void mask_fragment_left(float (&s)[kCount], u32 lane, i32 count0, i32 count1) {
+    const i32 first_col = i32(lane % 4 * 2);
+    count0 -= first_col;
+    count1 -= first_col;
+#pragma unroll
+    for (u32 e = 0; e < kCount; ++e)
+        s[e] = i32(e / 4 * 8 + e % 2) < (e / 2 % 2 == 0 ? count0 : count1) ? minus_infinity() : s[e];
 }
 
 // O's rows times their factors.

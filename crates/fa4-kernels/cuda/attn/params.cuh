@@ -9,8 +9,8 @@ struct alignas(128) TensorMap {
     u64 opaque[16];
 };
 
-// Tensor maps are 4-D: (head_dim, seqlen, head, batch), box (64, 128, 1, 1), bf16, 128-byte swizzle, zero fill. The
-// sequence is a dimension of its own, so that a tile past the end reads zeros and writes nothing, and never meets the
+// Tensor maps are 4-D: (head_dim, seqlen, head, batch), box (64, 128, 1, 1), 16-bit elements, 128-byte swizzle,
+// zero fill. The sequence is a dimension of its own, so that a tile past the end reads zeros and writes nothing, and never meets the
 // neighbouring head or batch entry.
 struct AttnParams {
     TensorMap q_map;
@@ -18,6 +18,7 @@ struct AttnParams {
     TensorMap v_map;
     TensorMap o_map;
     float* lse;            // natural logarithm, f32; null: not wanted
+    const float* sinks;    // one natural logit per query head; null: none
     i64 lse_batch_stride;  // elements
     i64 lse_head_stride;
     i64 lse_row_stride;
@@ -26,17 +27,22 @@ struct AttnParams {
     u32 num_heads_q;
     u32 qhead_per_kvhead;
     u32 batch;
-    float scale_log2;         // softmax scale × log2 e, > 0
+    i32 window_left;          // keys visible to the left of a row's own; −1: all
+    i32 window_right;         // the same to the right; 0: causal
+    u32 heads_per_section;    // query heads (over all batch entries) whose CTAs are dealt longest first together; ≥ 1
+    float softcap_rate;       // 2 log2 e · scale / softcap; 0: no softcap
+    float scale_log2;         // softmax scale × log2 e, > 0; with a softcap: softcap × log2 e
     float rescale_threshold;  // O is rescaled only when a row maximum grew by more than this, in log2 units; ≥ 0
 };
 
 // clang-format off
 #define PARAM_ROW(field) {#field, u32(__builtin_offsetof(AttnParams, field)), u32(sizeof(AttnParams::field))}
-constexpr Table<ParamRow, 15> kAttnParams = {{
+constexpr Table<ParamRow, 20> kAttnParams = {{
     PARAM_ROW(q_map),            PARAM_ROW(k_map),           PARAM_ROW(v_map),          PARAM_ROW(o_map),
-    PARAM_ROW(lse),              PARAM_ROW(lse_batch_stride), PARAM_ROW(lse_head_stride), PARAM_ROW(lse_row_stride),
-    PARAM_ROW(seqlen_q),         PARAM_ROW(seqlen_k),        PARAM_ROW(num_heads_q),    PARAM_ROW(qhead_per_kvhead),
-    PARAM_ROW(batch),            PARAM_ROW(scale_log2),      PARAM_ROW(rescale_threshold),
+    PARAM_ROW(lse),              PARAM_ROW(sinks),           PARAM_ROW(lse_batch_stride), PARAM_ROW(lse_head_stride),
+    PARAM_ROW(lse_row_stride),   PARAM_ROW(seqlen_q),        PARAM_ROW(seqlen_k),       PARAM_ROW(num_heads_q),
+    PARAM_ROW(qhead_per_kvhead), PARAM_ROW(batch),           PARAM_ROW(window_left),    PARAM_ROW(window_right),
+    PARAM_ROW(heads_per_section), PARAM_ROW(softcap_rate),   PARAM_ROW(scale_log2),     PARAM_ROW(rescale_threshold),
 }};
 #undef PARAM_ROW
 // clang-format on

@@ -2,7 +2,7 @@
 //
 // Full: tiles head by head, dealt out in turn, so that at any time few heads' K and V are in use (L2).
 //
-// Causal: tile m of a head needs about m + 1 blocks. Tiles m_blocks−1−j and j make a pair that costs the same for every
+// Otherwise as for causal, where tile m of a head needs about m + 1 blocks: tiles m_blocks−1−j and j make a pair that costs the same for every
 // j; pairs are dealt out head by head like the tiles above. The last two to three rounds are not dealt as pairs but as
 // single tiles, longest first, in snake order (0 1 2 … then … 2 1 0), which evens out the end: what remains is about
 // 1 % over the ideal, against 3 % of whole pairs (dealing everything longest first, section by section, costs 20 %).
@@ -22,14 +22,14 @@ template <Mask kMask> struct StaticScheduler {
         cta = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
         n_ctas = gridDim.x * gridDim.y * gridDim.z;
         m_blocks = (p.seqlen_q + tile_m - 1) / tile_m;
-        per_head = kMask == Mask::kCausal ? (m_blocks + 1) / 2 : m_blocks;
+        per_head = kMask != Mask::kFull ? (m_blocks + 1) / 2 : m_blocks;
         n_items = per_head * p.num_heads_q * p.batch;
-        if (kMask == Mask::kCausal) body_rounds = max(n_items / n_ctas, 2u) - 2;
+        if (kMask != Mask::kFull) body_rounds = max(n_items / n_ctas, 2u) - 2;
     }
 
     // The next tile of this CTA: query block, and head counted over the batch. False: no more.
     __device__ __forceinline__ bool next(u32& m_block, u32& head) {
-        if (kMask == Mask::kCausal) return round < body_rounds ? next_of_pair(m_block, head) : next_of_tail(m_block, head);
+        if (kMask != Mask::kFull) return round < body_rounds ? next_of_pair(m_block, head) : next_of_tail(m_block, head);
         const u32 item = cta + round * n_ctas;
         ++round;
         head = item / per_head;

@@ -1,41 +1,68 @@
-// Which query tiles a CTA works on and how many K/V blocks each of them needs.
+// Which query tiles a CTA works on and which K/V blocks each of them needs.
 #pragma once
 #include "attn/mask.cuh"
 
-// One query tile: rows [first_row, first_row + tile_m) and K/V blocks n_blocks−1 … 0, in this order.
+// One query tile: rows [first_row, first_row + tile_m) and K/V blocks end_block−1 … first_block, in this order.
 struct Tile {
     u32 first_row;
-    u32 n_blocks;  // 0: absent, or no row sees a key
-    bool present;  // some row exists
+    u32 first_block, end_block;  // equal: absent, or no row sees a key
+    bool present;                // some row exists
+
+    __device__ __forceinline__ u32 n_blocks() const { return end_block - first_block; }
 };
 
 // The work of one CTA.
 struct Work {
     u32 head, kv_head, batch;
     Tile tile[2];
-    u32 n_blocks;  // of the longer tile: the K/V blocks that are loaded
+    u32 first_block, end_block;  // of both tiles together: the K/V blocks that are loaded
 
-    // K/V steps that pass before tile t joins in: the shorter tile skips the blocks that only the other one sees.
-    __device__ __forceinline__ u32 skip(u32 t) const { return n_blocks - tile[t].n_blocks; }
+    __device__ __forceinline__ u32 n_blocks() const { return end_block - first_block; }
+    // Tile t takes part in the K/V steps skip(t) ≤ i < stop(t); the other steps are blocks that only the other tile sees.
+    __device__ __forceinline__ u32 skip(u32 t) const { return end_block - tile[t].end_block; }
+    __device__ __forceinline__ u32 stop(u32 t) const { return end_block - tile[t].first_block; }
 };
 
+// The blocks between the first key of the first row and the last key of the last row.
 template <Mask kMask, u32 kTileM, u32 kTileN> __device__ __forceinline__ Tile make_tile(const AttnParams& p,
                                                                                         u32 first_row) {
     const bool present = first_row < p.seqlen_q;
     const u32 last_row = min(first_row + kTileM, p.seqlen_q) - 1;
-    const u32 keys = present ? visible_keys<kMask>(p, last_row) : 0;
-    return {first_row, keys / kTileN + (keys % kTileN != 0), present};
+    const u32 keys = present ? end_key<kMask>(p, last_row) : 0;
+    const u32 end_block = keys / kTileN + (keys % kTileN != 0);
+    return {first_row, min(first_key<kMask>(p, first_row) / kTileN, end_block), end_block, present};
 }
 
-// Causal CTAs start with the longest tiles, so that the short ones fill the end of the grid.
+// Full: the row blocks of a head behind each other, which share K and V in L2. Else longest first, so that short CTAs
+// fill the end of the grid: the last row block of each head, then the one before it, …; section by section of as many
+// heads as the host thinks have their K and V in L2 together.
 template <Mask kMask, u32 kTileM, u32 kTileN> __device__ __forceinline__ Work make_work(const AttnParams& p) {
     Work work;
-    const u32 m_block = kMask == Mask::kCausal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-    work.head = blockIdx.y;
+    const u32 m_blocks = (p.seqlen_q + 2 * kTileM - 1) / (2 * kTileM);
+    u32 m_block, head;  // the head counted over all batch entries
+    if (kMask == Mask::kFull) {
+        m_block = blockIdx.x % m_blocks;
+        head = blockIdx.x / m_blocks;
+    } else {
+        const u32 section = blockIdx.x / (p.heads_per_section * m_blocks);
+        const u32 first_head = section * p.heads_per_section;
+        const u32 at = blockIdx.x - first_head * m_blocks;
+        const u32 heads = min(p.heads_per_section, p.num_heads_q * p.batch - first_head);
+        m_block = m_blocks - 1 - at / heads;
+        head = first_head + at % heads;
+    }
+    work.batch = head / p.num_heads_q;
+    work.head = head % p.num_heads_q;
     work.kv_head = work.head / p.qhead_per_kvhead;
-    work.batch = blockIdx.z;
-    work.tile[0] = make_tile<kMask, kTileM, kTileN>(p, 2 * m_block * kTileM);
-    work.tile[1] = make_tile<kMask, kTileM, kTileN>(p, (2 * m_block + 1) * kTileM);
-    work.n_blocks = max(work.tile[0].n_blocks, work.tile[1].n_blocks);
+    const Tile t0 = make_tile<kMask, kTileM, kTileN>(p, 2 * m_block * kTileM);
+    const Tile t1 = make_tile<kMask, kTileM, kTileN>(p, (2 * m_block + 1) * kTileM);
+    work.tile[0] = t0;
+    work.tile[1] = t1;
+    work.end_block = max(t0.end_block, t1.end_block);
+    work.first_block = 0;
+    if (kMask == Mask::kGeneral)
+        work.first_block = t0.n_blocks() == 0   ? t1.first_block
+                           : t1.n_blocks() == 0 ? t0.first_block
+                                                : min(t0.first_block, t1.first_block);
     return work;
 }

@@ -1,15 +1,16 @@
-// FlashAttention forward for sm_100a, bf16, head_dim 128:
+// FlashAttention forward for sm_100a, bf16 or fp16, head_dim 64, 96 or 128:
 //
 //     O = softmax(scale · Q Kᵀ + mask) V        LSE = ln Σ exp(scale · Q Kᵀ + mask)
 //
-// Masks: full; causal aligned bottom-right. Any seqlen_q and seqlen_k ≥ 1, any GQA ratio, any batch, strides by tensor
-// map. Rows that see no key give O = 0 and LSE = −inf. Not supported here: other head dims and dtypes, varlen, paging,
-// windows, dropout, biases, seqlen_k = 0.
+// Compiled once per FWD_HEAD_DIM (64, 96, 128) and FWD_DTYPE (bf16, fp16) into three entries: `full`, `causal` (aligned
+// bottom-right) and `general`, where sliding window, softcap and sinks are parameters. Any seqlen_q ≥ 1 and seqlen_k, any
+// GQA ratio, any batch, strides by tensor map. Rows that see no key give O = 0 and LSE = −inf. Not supported here: other
+// head dims, fp8, varlen, paging, dropout, biases.
 //
 // A CTA owns 256 rows of one head as two tiles of 128. Sixteen warps, one job each; everything is handed over through
 // mbarriers. While a softmax group works on one tile, the tensor core works on the other:
 //
-//   load        Q0 K0 Q1 V0 K1 V1 K2 V2 …                                         (ring of 3 K/V slots)
+//   load        Q0 K0 Q1 V0 K1 V1 K2 V2 …                                         (ring of 3 or 4 K/V slots)
 //   mma         S0=Q0K0 S1=Q1K0 | O0+=P0V0 S0=Q0K1 | O1+=P1V0 S1=Q1K1 | O0+=P0V1 S0=Q0K2 | …
 //   softmax0            [max, exp2, P0, sum]          [max, exp2, P0, sum]
 //   softmax1                          [max, exp2, P1, sum]          [max, exp2, P1, sum]
@@ -17,7 +18,7 @@
 //   epilogue                                                                                     [smem → global]
 //
 // K/V blocks run from the last to the first, so that masked blocks come first. Both tiles share every K/V block; a
-// tile that needs fewer of them (causal) joins later.
+// tile that does not need the first of them (causal) joins later, one that does not need the last (window) leaves early.
 //
 // The deep dive (state machine per role, why each wait exists) is docs/kernels/fwd_sm100.md.
 
@@ -40,19 +41,26 @@ namespace {
 
 // ---------------------------------------------------------------------------------------------------- constants
 
+#define FWD_TEXT_OF(x) #x
+#define FWD_TEXT(x) FWD_TEXT_OF(x)
+constexpr u32 kHeadDim = FWD_HEAD_DIM;
+constexpr Dtype kDtype = same_name(FWD_TEXT(FWD_DTYPE), "bf16") ? Dtype::kBf16 : Dtype::kFp16;
+static_assert(kHeadDim == 64 || kHeadDim == 96 || kHeadDim == 128, "FWD_HEAD_DIM");
+static_assert(kDtype == Dtype::kBf16 || same_name(FWD_TEXT(FWD_DTYPE), "fp16"), "FWD_DTYPE");
+
 constexpr u32 kTileM = 128;  // query rows per tile = TMEM lanes
 constexpr u32 kTileN = 128;  // keys per block
-constexpr u32 kHeadDim = 128;
-constexpr u32 kTiles = 2;     // query tiles per CTA, worked on in turn
-constexpr u32 kKvStages = 3;  // slots of the K/V ring
+constexpr u32 kTiles = 2;    // query tiles per CTA, worked on in turn
+constexpr u32 kKvStages = kHeadDim == 64 ? 4 : 3;  // slots of the K/V ring
 constexpr u32 kWarps = 16;
 constexpr u32 kThreads = kWarps * 32;
 constexpr u32 kTmemCols = 512;
 constexpr u32 kMmaK = 16;  // contraction per tcgen05.mma of 16-bit operands
 
-// Tiles in shared memory are two panels of 64 columns (128 bytes: one swizzle span), each kTileM = kTileN rows tall.
+// Tiles in shared memory are panels of 64 columns (128 bytes: one swizzle span), each kTileM = kTileN rows tall. Of
+// head_dim 96 the second panel is half used: TMA fills the rest with zeros, no mma reads it and no store writes it out.
 constexpr u32 kPanelCols = 64;
-constexpr u32 kPanels = kHeadDim / kPanelCols;
+constexpr u32 kPanels = (kHeadDim + kPanelCols - 1) / kPanelCols;
 constexpr u32 kPanelBytes = kTileN * kSwizzleSpanBytes;
 constexpr u32 kTileBytes = kPanels * kPanelBytes;
 
@@ -65,13 +73,13 @@ constexpr u32 kPTailKeys = kTileN - kPHeadKeys;
 // clang-format off
 constexpr Table<RoleRow, 7> kRoles = {{
     // name         first  warps  regs
-    {"softmax0",    0,     4,     192},
-    {"softmax1",    4,     4,     192},
-    {"correction",  8,     4,     72},
-    {"mma",         12,    1,     56},
-    {"epilogue",    13,    1,     56},
-    {"load",        14,    1,     56},
-    {"idle",        15,    1,     56},
+    {"softmax0",    0,     4,     200},
+    {"softmax1",    4,     4,     200},
+    {"correction",  8,     4,     64},
+    {"mma",         12,    1,     48},
+    {"epilogue",    13,    1,     48},
+    {"load",        14,    1,     48},
+    {"idle",        15,    1,     48},
 }};
 
 constexpr Table<SmemRow, 7> kSmem = place(Table<SmemRow, 7>{{
@@ -86,13 +94,13 @@ constexpr Table<SmemRow, 7> kSmem = place(Table<SmemRow, 7>{{
 }});
 
 constexpr Table<TmemRow, 6> kTmem = {{
-    // name   dtype   written by        read by           alias  col   cols
-    {"S0",    "f32",  "mma",            "softmax0",       "",    0,    128},
-    {"P0",    "bf16", "softmax0",       "mma",            "S0",  64,   64},   // after S0 has been loaded
-    {"S1",    "f32",  "mma",            "softmax1",       "",    128,  128},
-    {"P1",    "bf16", "softmax1",       "mma",            "S1",  192,  64},
-    {"O0",    "f32",  "mma correction", "mma correction", "",    256,  128},
-    {"O1",    "f32",  "mma correction", "mma correction", "",    384,  128},
+    // name   dtype                written by        read by           alias  col             cols
+    {"S0",    "f32",               "mma",            "softmax0",       "",    0,              128},
+    {"P0",    FWD_TEXT(FWD_DTYPE), "softmax0",       "mma",            "S0",  64,             64},  // after S0 is loaded
+    {"S1",    "f32",               "mma",            "softmax1",       "",    128,            128},
+    {"P1",    FWD_TEXT(FWD_DTYPE), "softmax1",       "mma",            "S1",  192,            64},
+    {"O0",    "f32",               "mma correction", "mma correction", "",    256,            kHeadDim},
+    {"O1",    "f32",               "mma correction", "mma correction", "",    256 + kHeadDim, kHeadDim},
 }};
 
 constexpr Table<BarrierRow, 10> kBarriers = place(Table<BarrierRow, 10>{{
@@ -117,7 +125,7 @@ static_assert(register_count(kRoles) <= 64 * 1024, "registers of an SM");
 static_assert(smem_bytes(kSmem) <= 227 * 1024, "shared memory of a CTA");
 static_assert(barrier_count(kBarriers) * kMbarrierBytes <= find(kSmem, "barriers").bytes, "room for the barriers");
 static_assert(tmem_overlaps_are_declared(kTmem), "TMEM regions");
-static_assert(kTileBytes == kTileM * kHeadDim * 2 && kTileM == kTileN, "one box shape for Q, K, V and O");
+static_assert(kTileM == kTileN, "one box shape for Q, K, V and O");
 
 // ----------------------------------------------------------------------------------------------- params and Ctx
 
@@ -136,11 +144,11 @@ constexpr u32 kSmemRowFactor = find(kSmem, "row_factor").offset, kSmemRowMax = f
 constexpr u32 kSmemTmemBase = find(kSmem, "tmem_base").offset;
 
 constexpr u32 kTmemS = find(kTmem, "S0").col, kTmemP = find(kTmem, "P0").col, kTmemO = find(kTmem, "O0").col;
-constexpr u32 kTmemTileCols = find(kTmem, "S1").col - kTmemS;
-static_assert(find(kTmem, "P1").col == kTmemP + kTmemTileCols && find(kTmem, "O1").col == kTmemO + kTmemTileCols, "");
+constexpr u32 kTmemSCols = find(kTmem, "S1").col - kTmemS, kTmemOCols = find(kTmem, "O1").col - kTmemO;
+static_assert(find(kTmem, "P1").col == kTmemP + kTmemSCols, "P lies alike in both S");
 
-constexpr u32 kInstrDescQK = instr_desc_bf16_f32(kTileM, kTileN, Major::kK, Major::kK);
-constexpr u32 kInstrDescPV = instr_desc_bf16_f32(kTileM, kHeadDim, Major::kK, Major::kMn);
+constexpr u32 kInstrDescQK = instr_desc_16bit_f32(kDtype, kTileM, kTileN, Major::kK, Major::kK);
+constexpr u32 kInstrDescPV = instr_desc_16bit_f32(kDtype, kTileM, kHeadDim, Major::kK, Major::kMn);
 
 // What every role sees: parameters, address bases, and which thread it is.
 struct Ctx {
@@ -155,9 +163,9 @@ struct Ctx {
     __device__ __forceinline__ SmemAddr q(u32 t) const { return smem + (kSmemQ + t * kTileBytes); }
     __device__ __forceinline__ SmemAddr kv(u32 stage) const { return smem + (kSmemKV + stage * kTileBytes); }
     __device__ __forceinline__ SmemAddr o(u32 t) const { return smem + (kSmemO + t * kTileBytes); }
-    __device__ __forceinline__ TmemAddr S(u32 t) const { return tmem.col(kTmemS + t * kTmemTileCols); }
-    __device__ __forceinline__ TmemAddr P(u32 t) const { return tmem.col(kTmemP + t * kTmemTileCols); }
-    __device__ __forceinline__ TmemAddr O(u32 t) const { return tmem.col(kTmemO + t * kTmemTileCols); }
+    __device__ __forceinline__ TmemAddr S(u32 t) const { return tmem.col(kTmemS + t * kTmemSCols); }
+    __device__ __forceinline__ TmemAddr P(u32 t) const { return tmem.col(kTmemP + t * kTmemSCols); }
+    __device__ __forceinline__ TmemAddr O(u32 t) const { return tmem.col(kTmemO + t * kTmemOCols); }
 
     // The tile row, and TMEM lane, of this thread in a warpgroup role; and the first lane its warp may touch.
     __device__ __forceinline__ u32 row() const { return warp % 4 * 32 + lane; }
@@ -194,7 +202,7 @@ __device__ __forceinline__ void load_kv(const Ctx& ctx, const Work& work, const 
 
 __device__ __forceinline__ void load_q(const Ctx& ctx, const Work& work, u32 t) {
     const Tile& tile = work.tile[t];
-    if (tile.n_blocks == 0) return;
+    if (tile.n_blocks() == 0) return;
     load_tile(ctx.q(t), ctx.p.q_map, tile.first_row, work.head, work.batch, ctx.bar(Q_full, t));
 }
 
@@ -204,8 +212,8 @@ __device__ __forceinline__ void load(const Ctx& ctx, const Work& work) {
     if (!work.tile[1].present) COVER("second_tile_absent");
     load_q(ctx, work, 0);
 #pragma unroll 1
-    for (u32 i = 0; i < work.n_blocks; ++i) {
-        const u32 n_block = work.n_blocks - 1 - i;
+    for (u32 i = 0; i < work.n_blocks(); ++i) {
+        const u32 n_block = work.end_block - 1 - i;
         load_kv(ctx, work, ctx.p.k_map, n_block, ring);
         if (i == 0) load_q(ctx, work, 1);
         load_kv(ctx, work, ctx.p.v_map, n_block, ring);
@@ -241,10 +249,10 @@ __device__ __forceinline__ void mma_pv(TmemAddr O, TmemAddr P, SmemAddr v, bool 
 __device__ __forceinline__ void mma(const Ctx& ctx, const Work& work) {
     Ring<kKvStages> ring;  // K(0) V(0) K(1) V(1) …
     Ring<1> p_ring[kTiles];
-    const u32 n_steps = work.n_blocks == 0 ? 0 : work.n_blocks + 1;
+    const u32 n_blocks = work.n_blocks(), n_steps = n_blocks == 0 ? 0 : n_blocks + 1;
 #pragma unroll 1
     for (u32 i = 0; i < n_steps; ++i) {
-        const bool has_v = i > 0, has_k = i < work.n_blocks;
+        const bool has_v = i > 0, has_k = i < n_blocks;
         const Ring<kKvStages> v_slot = ring;
         if (has_v) ring.advance();
         const Ring<kKvStages> k_slot = ring;
@@ -252,8 +260,8 @@ __device__ __forceinline__ void mma(const Ctx& ctx, const Work& work) {
         if (has_v) wait_full(ctx.bar(KV_full, v_slot.stage), v_slot.phase);
 #pragma unroll
         for (u32 t = 0; t < kTiles; ++t) {
-            const u32 skip = work.skip(t);
-            if (i > skip) {
+            const u32 skip = work.skip(t), stop = work.stop(t);
+            if (i > skip && i <= stop) {
                 const bool accumulate = i > skip + 1;
                 wait_full(ctx.bar(P_full, t), p_ring[t].phase);
                 tcgen05_fence_after_thread_sync();
@@ -262,11 +270,11 @@ __device__ __forceinline__ void mma(const Ctx& ctx, const Work& work) {
                 tcgen05_fence_after_thread_sync();
                 mma_pv<kPHeadKeys, kTileN>(ctx.O(t), ctx.P(t), ctx.kv(v_slot.stage), accumulate);
                 p_ring[t].advance();
-                if (!has_k) tcgen05_commit(ctx.bar(O_full, t));
+                if (i == stop) tcgen05_commit(ctx.bar(O_full, t));
             }
             if (t == kTiles - 1 && has_v) tcgen05_commit(ctx.bar(KV_empty, v_slot.stage));
             if (t == 0 && has_k) wait_full(ctx.bar(KV_full, k_slot.stage), k_slot.phase);
-            if (has_k && i >= skip) {
+            if (i >= skip && i < stop) {
                 if (i == skip) wait_full(ctx.bar(Q_full, t), 0);
                 tcgen05_fence_after_thread_sync();
                 mma_qk(ctx.S(t), ctx.q(t), ctx.kv(k_slot.stage));
@@ -279,39 +287,49 @@ __device__ __forceinline__ void mma(const Ctx& ctx, const Work& work) {
 
 // ----------------------------------------------------------------------------------------------- role: softmax
 
-// Masks a block where it must be: past the end of the keys, or across the diagonal.
+// Masks a block where it must be: past the end of the keys, across the diagonal, or across the window's left edge.
 template <Mask kMask>
 __device__ __forceinline__ void mask_block(const Ctx& ctx, const Tile& tile, u32 n_block, float (&s)[kTileN]) {
-    const u32 first_key = n_block * kTileN;
-    // Uniform over the tile: does its first row, which sees the fewest keys, see all of the block?
-    if (first_key + kTileN <= visible_keys<kMask>(ctx.p, tile.first_row)) {
-        COVER("block_full");
-        return;
+    const u32 block = n_block * kTileN, row = tile.first_row + ctx.row();
+    // Uniform over the tile: the first row sees least to the right, the last row least to the left.
+    const bool cut_right = block + kTileN > end_key<kMask>(ctx.p, tile.first_row);
+    const bool cut_left = block < first_key<kMask>(ctx.p, tile.first_row + kTileM - 1);
+    if (!cut_right && !cut_left) COVER("block_full");
+    if (cut_right) {
+        if (block + kTileN > ctx.p.seqlen_k)
+            COVER("tail_k");
+        else
+            COVER("block_diagonal");
+        mask_right(s, i32(end_key<kMask>(ctx.p, row) - block));
     }
-    if (first_key + kTileN > ctx.p.seqlen_k)
-        COVER("tail_k");
-    else
-        COVER("block_diagonal");
-    mask_scores(s, i32(visible_keys<kMask>(ctx.p, tile.first_row + ctx.row()) - first_key));
+    if (cut_left) {
+        COVER("block_left_edge");
+        mask_left(s, i32(first_key<kMask>(ctx.p, row) - block));
+    }
 }
 
-// Stores P and tells the tensor core, in two parts.
-__device__ __forceinline__ void store_p(const Ctx& ctx, u32 t, float (&s)[kTileN], float scale_log2, float m2) {
+// Stores P and tells the tensor core, in two parts. The sum of P.
+__device__ __forceinline__ float store_p(const Ctx& ctx, u32 t, const float (&s)[kTileN], float scale_log2, float m2) {
     const F32x2 scale2 = mov_b64_pack(scale_log2, scale_log2), minus_m2 = mov_b64_pack(-m2, -m2);
     const TmemAddr P = ctx.P(t).lane(ctx.first_lane());
-    u32 p[32];
-    scores_to_p<0, 64>(s, p, scale2, minus_m2);
-    tcgen05_st_32x32b_x32(P, p);
-    scores_to_p<64, 32>(s, p, scale2, minus_m2);
+    u32 p[16];
+    BlockSum sum;
+    COVER("exp2_poly");
+    scores_to_p<kDtype, 0, 32>(s, p, scale2, minus_m2, sum);
+    tcgen05_st_32x32b_x16(P, p);
+    scores_to_p<kDtype, 32, 32>(s, p, scale2, minus_m2, sum);
+    tcgen05_st_32x32b_x16(P.col(16), p);
+    scores_to_p<kDtype, 64, 32>(s, p, scale2, minus_m2, sum);
     tcgen05_st_32x32b_x16(P.col(32), p);
     tcgen05_wait_st();
     tcgen05_fence_before_thread_sync();
     mbarrier_arrive(ctx.bar(P_full, t));
-    scores_to_p<kPHeadKeys, kPTailKeys>(s, p, scale2, minus_m2);
+    scores_to_p<kDtype, kPHeadKeys, kPTailKeys>(s, p, scale2, minus_m2, sum);
     tcgen05_st_32x32b_x16(P.col(kPHeadKeys / 2), p);
     tcgen05_wait_st();
     tcgen05_fence_before_thread_sync();
     mbarrier_arrive(ctx.bar(P_tail_full, t));
+    return sum.total();
 }
 
 // A warpgroup per tile, a thread per row.
@@ -319,9 +337,11 @@ template <Mask kMask> __device__ __forceinline__ void softmax(const Ctx& ctx, u3
     const float scale_log2 = ctx.p.scale_log2;
     RowState row;
     Ring<1> s_ring, stats_ring;
-    if (kMask == Mask::kCausal && tile.present && tile.n_blocks * kTileN < ctx.p.seqlen_k) COVER("block_skipped");
+    if (kMask != Mask::kFull && tile.present && tile.end_block * kTileN < ctx.p.seqlen_k) COVER("blocks_skipped_right");
+    if (kMask == Mask::kGeneral && tile.first_block > 0) COVER("blocks_skipped_left");
+    const u32 n_blocks = tile.n_blocks();
 #pragma unroll 1
-    for (u32 i = 0; i < tile.n_blocks; ++i) {
+    for (u32 i = 0; i < n_blocks; ++i) {
         float s[kTileN];
         wait_full(ctx.bar(S_full, t), s_ring.phase);
         s_ring.advance();
@@ -330,7 +350,11 @@ template <Mask kMask> __device__ __forceinline__ void softmax(const Ctx& ctx, u3
         for (u32 col = 0; col < kTileN; col += 32)
             tcgen05_ld_32x32b_x32(s + col, ctx.S(t).lane(ctx.first_lane()).col(col));
         tcgen05_wait_ld();
-        mask_block<kMask>(ctx, tile, tile.n_blocks - 1 - i, s);
+        if (kMask == Mask::kGeneral && ctx.p.softcap_rate > 0.0f) {
+            COVER("softcap");
+            cap_scores(s, ctx.p.softcap_rate);
+        }
+        mask_block<kMask>(ctx, tile, tile.end_block - 1 - i, s);
 
         const float block_max = row_max_of(s, row.row_max);
         float alpha = 0.0f;
@@ -343,10 +367,10 @@ template <Mask kMask> __device__ __forceinline__ void softmax(const Ctx& ctx, u3
             mbarrier_arrive(ctx.bar(stats_full, t));
             stats_ring.advance();
         }
-        store_p(ctx, t, s, scale_log2, row.m2(scale_log2));
-        row.row_sum = row.row_sum * alpha + row_sum_of(s);
+        const float p_sum = store_p(ctx, t, s, scale_log2, row.m2(scale_log2));
+        row.row_sum = row.row_sum * alpha + p_sum;
     }
-    if (tile.n_blocks > 0) {
+    if (n_blocks > 0) {
         wait_empty(ctx.bar(stats_empty, t), stats_ring.phase);
         st_shared_f32(ctx.row_factor(t), row.row_sum);
         st_shared_f32(ctx.row_max(t), row.m2(scale_log2));
@@ -374,14 +398,14 @@ __device__ __forceinline__ void rescale_o(TmemAddr O, float alpha) {
     tcgen05_wait_st();
 }
 
-// Columns [col, col + 32) of this thread's O row as bf16 into the swizzled staging tile.
+// Columns [col, col + 32) of this thread's O row, converted, into the swizzled staging tile.
 __device__ __forceinline__ void stage_o(SmemAddr tile, u32 row, u32 col, const float (&o)[32]) {
     const u32 panel = col / kPanelCols * kPanelBytes;
 #pragma unroll
     for (u32 c = 0; c < 32; c += 8)
         st_shared_v4_b32(tile + (panel + swizzle_128b(row * kSwizzleSpanBytes + (col % kPanelCols + c) * 2)),
-                         cvt_rn_bf16x2_f32(o[c + 1], o[c]), cvt_rn_bf16x2_f32(o[c + 3], o[c + 2]),
-                         cvt_rn_bf16x2_f32(o[c + 5], o[c + 4]), cvt_rn_bf16x2_f32(o[c + 7], o[c + 6]));
+                         pack2<kDtype>(o[c + 1], o[c]), pack2<kDtype>(o[c + 3], o[c + 2]),
+                         pack2<kDtype>(o[c + 5], o[c + 4]), pack2<kDtype>(o[c + 7], o[c + 6]));
 }
 
 __device__ __forceinline__ void store_lse(const Ctx& ctx, const Work& work, u32 row, float lse) {
@@ -396,8 +420,9 @@ __device__ __forceinline__ void store_lse(const Ctx& ctx, const Work& work, u32 
 template <Mask kMask>
 __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Work& work, u32 t, u32 stats_phase) {
     const Tile& tile = work.tile[t];
+    const bool has_blocks = tile.n_blocks() > 0;
     float row_sum = 0.0f, m2 = 0.0f;
-    if (tile.n_blocks > 0) {
+    if (has_blocks) {
         wait_full(ctx.bar(stats_full, t), stats_phase);
         row_sum = ld_shared_f32(ctx.row_factor(t));
         m2 = ld_shared_f32(ctx.row_max(t));
@@ -406,14 +431,22 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Work& work, u3
     }
     // A row that saw a key has a P of at least 1 in its sum, because row_max never exceeds the true maximum.
     const bool empty_row = row_sum == 0.0f;
-    if (kMask == Mask::kCausal && empty_row) COVER("empty_row");
-    const float inv_sum = empty_row ? 0.0f : rcp_approx_ftz_f32(row_sum);
+    if (kMask != Mask::kFull && empty_row) COVER("empty_row");
+    float factor = 1.0f;  // from the scale of O and row_sum to a scale that holds the sink too
+    if (kMask == Mask::kGeneral && ctx.p.sinks != nullptr && !empty_row) {
+        COVER("sink");
+        const float sink2 = ld_global_f32(ctx.p.sinks + work.head) * kLog2e, with_sink = max_f32(m2, sink2);
+        factor = ex2_approx_ftz_f32(m2 - with_sink);
+        row_sum = row_sum * factor + ex2_approx_ftz_f32(sink2 - with_sink);
+        m2 = with_sink;
+    }
+    const float inv_sum = empty_row ? 0.0f : factor * rcp_approx_ftz_f32(row_sum);
     store_lse(ctx, work, tile.first_row + ctx.row(),
               empty_row ? minus_infinity() : (m2 + lg2_approx_ftz_f32(row_sum)) * kLn2);
 #pragma unroll
     for (u32 col = 0; col < kHeadDim; col += 32) {
         float o[32] = {};
-        if (tile.n_blocks > 0) {
+        if (has_blocks) {
             tcgen05_ld_32x32b_x32(o, ctx.O(t).lane(ctx.first_lane()).col(col));
             tcgen05_wait_ld();
             scale_row<32>(o, inv_sum);
@@ -429,12 +462,12 @@ template <Mask kMask> __device__ __forceinline__ void correction(const Ctx& ctx,
     Ring<1> stats_ring[kTiles];
 #pragma unroll
     for (u32 t = 0; t < kTiles; ++t)
-        if (work.tile[t].n_blocks > 0) mbarrier_arrive(ctx.bar(P_full, t));
+        if (work.tile[t].n_blocks() > 0) mbarrier_arrive(ctx.bar(P_full, t));
 #pragma unroll 1
-    for (u32 i = 1; i < work.n_blocks; ++i) {
+    for (u32 i = 1; i < work.n_blocks(); ++i) {
 #pragma unroll
         for (u32 t = 0; t < kTiles; ++t) {
-            if (i <= work.skip(t)) continue;
+            if (i <= work.skip(t) || i >= work.stop(t)) continue;
             wait_full(ctx.bar(stats_full, t), stats_ring[t].phase);
             stats_ring[t].advance();
             // alpha of step i was published after S_full(i), whose commit covers the mma that wrote O in step i−1.
@@ -539,14 +572,17 @@ EXPORT_TABLE(kinfo_tmem, kTmem);
 EXPORT_TABLE(kinfo_barriers, kBarriers);
 EXPORT_TABLE(kinfo_params, kAttnParams);
 
-// Launch: grid (⌈seqlen_q / 256⌉, num_heads_q, batch), 512 threads, dynamic shared memory as the table says.
+// Launch: grid ⌈seqlen_q / 256⌉ · num_heads_q · batch, 512 threads, dynamic shared memory as the table says.
+// Names: fwd_sm100_hd128_bf16_full and so on.
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    fwd_sm100_hd128_bf16_full(const __grid_constant__ AttnParams p) {
-    fwd<Mask::kFull>(p);
-}
+#define FWD_NAME_OF(head_dim, dtype, mask) fwd_sm100_hd##head_dim##_##dtype##_##mask
+#define FWD_NAME(head_dim, dtype, mask) FWD_NAME_OF(head_dim, dtype, mask)
+#define FWD_ENTRY(mask, kMask)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(kThreads, 1)                                                          \
+        FWD_NAME(FWD_HEAD_DIM, FWD_DTYPE, mask)(const __grid_constant__ AttnParams p) {                                \
+        fwd<kMask>(p);                                                                                                 \
+    }
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    fwd_sm100_hd128_bf16_causal(const __grid_constant__ AttnParams p) {
-    fwd<Mask::kCausal>(p);
-}
+FWD_ENTRY(full, Mask::kFull)
+FWD_ENTRY(causal, Mask::kCausal)
+FWD_ENTRY(general, Mask::kGeneral)

@@ -2,9 +2,9 @@
 //
 //     O = softmax(scale · Q Kᵀ + mask) V        LSE = ln Σ exp(scale · Q Kᵀ + mask)
 //
-// Masks: full; causal aligned bottom-right. Any seqlen_q ≥ 1, any seqlen_k, any GQA ratio, any batch, strides by tensor
-// map. Rows that see no key give O = 0 and LSE = −inf. The manifest compiles this file once per variant:
-// FA4_ENTRY, FA4_HEAD_DIM, FA4_HALF (kBf16, kF16), FA4_MASK (kFull, kCausal).
+// Compiled once per FWD_HEAD_DIM, FWD_DTYPE (bf16, fp16) and FWD_MASK: `full`, `causal` (aligned bottom-right) and
+// `general`, where sliding window, softcap and sinks are parameters. Any seqlen_q ≥ 1 and seqlen_k, any GQA ratio, any
+// batch, strides by tensor map. Rows that see no key give O = 0 and LSE = −inf.
 //
 // One warp loads by TMA; two or three warpgroups attend, each to 64 query rows of its own, sharing every K/V block.
 // S, P and O of a warpgroup live in its registers. Two overlaps keep the tensor core busy:
@@ -41,23 +41,26 @@ namespace {
 
 __device__ constexpr u32 min_u32(u32 a, u32 b) { return a < b ? a : b; }
 
-constexpr u32 kHeadDim = FA4_HEAD_DIM;
-constexpr Half kHalf = Half::FA4_HALF;
-constexpr Mask kMask = Mask::FA4_MASK;
-constexpr bool kCausal = kMask == Mask::kCausal;
+#define FWD_TEXT_OF(x) #x
+#define FWD_TEXT(x) FWD_TEXT_OF(x)
+constexpr u32 kHeadDim = FWD_HEAD_DIM;
+constexpr Dtype kDtype = same_name(FWD_TEXT(FWD_DTYPE), "bf16") ? Dtype::kBf16 : Dtype::kFp16;
+constexpr Mask kMask = same_name(FWD_TEXT(FWD_MASK), "full")     ? Mask::kFull
+                       : same_name(FWD_TEXT(FWD_MASK), "causal") ? Mask::kCausal
+                                                                 : Mask::kGeneral;
+static_assert(kHeadDim == 64 || kHeadDim == 96 || kHeadDim == 128 || kHeadDim == 256, "FWD_HEAD_DIM");
+static_assert(kDtype == Dtype::kBf16 || same_name(FWD_TEXT(FWD_DTYPE), "fp16"), "FWD_DTYPE");
+static_assert(kMask != Mask::kGeneral || same_name(FWD_TEXT(FWD_MASK), "general"), "FWD_MASK");
 
-// Attending warpgroups and keys per block: as many as registers (S, P and O are fragments) and shared memory hold.
+// Attending warpgroups and keys per block: as many as registers (S, P and O are fragments) and shared memory hold; where
+// masks cut blocks, smaller ones waste less.
 constexpr u32 kGroups = kHeadDim == 64 ? 3 : 2;
-#ifdef FA4_TILE_N
-constexpr u32 kTileN = FA4_TILE_N;
-#else
-constexpr u32 kTileN = kHeadDim == 256 ? 80 : kHeadDim == 128 ? (kCausal ? 128 : 176) : kHeadDim == 96 ? (kCausal ? 128 : 160) : 128;
-#endif
+constexpr u32 kTileN = kHeadDim == 256                         ? 80
+                       : kHeadDim == 64 || kMask != Mask::kFull ? 128
+                       : kHeadDim == 96                         ? 160
+                                                                : 176;
 constexpr u32 kTileM = kGroups * kGroupRows;
 constexpr u32 kKvStages = 4;
-#ifndef FA4_PASS
-#define FA4_PASS 1
-#endif
 constexpr u32 kWarps = 4 + 4 * kGroups;
 constexpr u32 kThreads = kWarps * 32;
 constexpr u32 kLoadRegs = kGroups == 2 ? 40 : 32;
@@ -146,7 +149,7 @@ struct Ctx {
 
 // One query tile of a CTA.
 struct Job {
-    u32 first_row, n_blocks, head, kv_head, batch;
+    u32 first_row, first_block, end_block, head, kv_head, batch;
 };
 
 // The next tile of this CTA; false: no more.
@@ -157,7 +160,9 @@ __device__ __forceinline__ bool next_job(const AttnParams& p, StaticScheduler<kM
     job.head = head_in_batch - job.batch * p.num_heads_q;
     job.kv_head = job.head / p.qhead_per_kvhead;
     job.first_row = m_block * kTileM;
-    job.n_blocks = make_tile<kMask, kTileM, kTileN>(p, job.first_row).n_blocks;
+    const Tile tile = make_tile<kMask, kTileM, kTileN>(p, job.first_row);
+    job.first_block = tile.first_block;
+    job.end_block = tile.end_block;
     return true;
 }
 
@@ -187,7 +192,7 @@ __device__ __forceinline__ void load_q(const Ctx& ctx, const Job& job, Ring<kQSt
     for (u32 group = 0; group < kGroups; ++group) {
         wait_empty(ctx.bar(Q_empty, ring.stage), ring.phase);
         const MbarAddr full = ctx.bar(Q_full, ring.stage);
-        if (job.n_blocks == 0) {
+        if (job.first_block == job.end_block) {
             mbarrier_arrive(full);
         } else {
             mbarrier_arrive_expect_tx(full, kQBytes);
@@ -208,15 +213,15 @@ __device__ __forceinline__ void load(const Ctx& ctx) {
     Ring<kQStages> q_ring;
 #pragma unroll 1
     for (Job job; next_job(p, scheduler, job);) {
-        const u32 n = job.n_blocks;
-        if (n > 0) load_kv(ctx, job, p.k_map, n - 1, ring);
+        const bool any = job.first_block < job.end_block;
+        if (any) load_kv(ctx, job, p.k_map, job.end_block - 1, ring);
         load_q(ctx, job, q_ring);
 #pragma unroll 1
-        for (u32 i = 1; i < n; ++i) {
-            load_kv(ctx, job, p.k_map, n - 1 - i, ring);
-            load_kv(ctx, job, p.v_map, n - i, ring);
+        for (u32 n_block = job.end_block; any && --n_block > job.first_block;) {
+            load_kv(ctx, job, p.k_map, n_block - 1, ring);
+            load_kv(ctx, job, p.v_map, n_block, ring);
         }
-        if (n > 0) load_kv(ctx, job, p.v_map, 0, ring);
+        if (any) load_kv(ctx, job, p.v_map, job.first_block, ring);
     }
 }
 
@@ -248,43 +253,68 @@ __device__ __forceinline__ void release_slot(const Ctx& ctx, u32 stage) {
 }
 
 __device__ __forceinline__ void mma_qk(const Ctx& ctx, u32 q_slot, u32 stage, float (&s)[kTileN / 2]) {
-    group_mma_abt<kHalf, kTileN, kHeadDim, kQPanelBytes, kKvPanelBytes>(s, ctx.q(q_slot), ctx.kv(stage));
+    group_mma_abt<kDtype, kTileN, kHeadDim, kQPanelBytes, kKvPanelBytes>(s, ctx.q(q_slot), ctx.kv(stage));
     wgmma_commit_group();
 }
 
-__device__ __forceinline__ void mma_pv(const Ctx& ctx, u32 stage, const u32 (&p)[kTileN / 4],
-                                       float (&o)[kHeadDim / 2]) {
-    group_mma_ab<kHalf, kHeadDim, kTileN, kKvPanelBytes>(o, p, ctx.kv(stage));
-    wgmma_commit_group();
-}
+// O += P·V, issued step by step. The queue in front of the tensor core is short and a warp that fills it waits: where
+// exponentials take long beside the products (head_dim 96 and 128), the last steps are issued between the chunks of the
+// softmax, whose first chunks then need not wait for them. How many, and after which the turn is passed: by measurement.
+constexpr u32 kPvSteps = kTileN / kWgmmaK;
+constexpr u32 kPvStepsLate = kHeadDim == 64 || kHeadDim == 256 ? 0 : kTileN == 176 ? 3 : 1;
+constexpr u32 kPvStepsAhead = kPvSteps - kPvStepsLate;
+constexpr u32 kPassTurnAt = kTileN == 176 ? kPvSteps - 1 : kPvSteps;
+struct PvIssuer {
+    const Ctx& ctx;
+    u32 group, v_slot;
+    const u32 (&p)[kTileN / 4];
+    float (&o)[kHeadDim / 2];
+    u32 step;
 
-// Masks a block where it must be: past the end of the keys, or across the diagonal.
-__device__ __forceinline__ void mask_block(const Ctx& ctx, u32 first_row, u32 n_block, float (&s)[kTileN / 2]) {
-    const u32 first_key = n_block * kTileN;
-    // Uniform over the group: does its first row, which sees the fewest keys, see all of the block?
-    if (first_key + kTileN <= visible_keys<kMask>(ctx.p, first_row)) {
-        COVER("block_full");
-        return;
+    __device__ __forceinline__ void operator()() {
+        if (step == kPvSteps) return;
+        group_mma_ab_step<kDtype, kHeadDim, kKvPanelBytes>(o, p + step * 4, ctx.kv(v_slot), step);
+        ++step;
+        if (step == kPassTurnAt) pass_turn(group);
+        if (step == kPvStepsAhead || step == kPvSteps) wgmma_commit_group();
     }
-    if (first_key + kTileN > ctx.p.seqlen_k)
+};
+
+// Masks a block that reaches past the end of the keys, across the diagonal or over an edge of the window.
+__device__ __forceinline__ void mask_block(const Ctx& ctx, u32 first_row, u32 n_block, float (&s)[kTileN / 2]) {
+    const u32 block_key = n_block * kTileN;
+    if (block_key + kTileN > ctx.p.seqlen_k)
         COVER("tail_k");
     else
-        COVER("block_diagonal");
+        COVER("block_edge");
     const u32 row = first_row + fragment_row(ctx.warp, ctx.lane, 0);
-    mask_fragment(s, ctx.lane, i32(visible_keys<kMask>(ctx.p, row) - first_key),
-                  i32(visible_keys<kMask>(ctx.p, row + 8) - first_key));
+    mask_fragment(s, ctx.lane, i32(end_key<kMask>(ctx.p, row) - block_key),
+                  i32(end_key<kMask>(ctx.p, row + 8) - block_key));
+    if (kMask == Mask::kGeneral)
+        mask_fragment_left(s, ctx.lane, i32(first_key<kMask>(ctx.p, row) - block_key),
+                           i32(first_key<kMask>(ctx.p, row + 8) - block_key));
+}
+
+// Softcap, where it is asked for.
+__device__ __forceinline__ void cap_block(const Ctx& ctx, float (&s)[kTileN / 2]) {
+    if (kMask == Mask::kGeneral && ctx.p.softcap_rate > 0.0f) {
+        COVER("softcap");
+        cap_scores(s, ctx.p.softcap_rate);
+    }
 }
 
 // S to P in place, and the rows' statistics. alpha: the factors of what the rows accumulated before.
+template <class Between>
 __device__ __forceinline__ void softmax_block(const Ctx& ctx, float (&s)[kTileN / 2], FragmentRows& rows,
-                                              float (&alpha)[2]) {
-    const float block_max[2] = {fragment_row_max<0>(s, rows.row[0].row_max), fragment_row_max<1>(s, rows.row[1].row_max)};
+                                              float (&alpha)[2], Between& between) {
+    float block_max[2];
+    fragment_row_max(s, rows, block_max, between);
 #pragma unroll
     for (u32 half = 0; half < 2; ++half) {
         alpha[half] = update_row_max(rows.row[half], block_max[half], ctx.p.scale_log2, ctx.p.rescale_threshold);
         rows.row[half].row_sum *= alpha[half];
     }
-    exponentiate_fragment(s, rows, ctx.p.scale_log2);
+    exponentiate_fragment(s, rows, ctx.p.scale_log2, between);
 }
 
 // O times alpha, by the whole warp, if any of its rows asks for it.
@@ -297,49 +327,107 @@ __device__ __forceinline__ void rescale_o(float (&o)[kHeadDim / 2], const float 
     scale_fragment(o, alpha[0], alpha[1]);
 }
 
-// All K/V blocks of a tile: O and the rows' statistics, not yet normalised.
-__device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Group& group, FragmentRows& rows,
-                                              float (&o)[kHeadDim / 2]) {
-    const u32 first_row = job.first_row + group.index * kGroupRows;
-    float s[kTileN / 2], alpha[2];
-    u32 p[kTileN / 4];
+// A warpgroup's registers while it works on a tile.
+struct Fragments {
+    float s[kTileN / 2];  // S, then P in f32
+    u32 p[kTileN / 4];    // P as operand A
+    float o[kHeadDim / 2];
+    FragmentRows rows;
+    float alpha[2];
+};
 
-    const u32 q_slot = group.q_ring.stage;
-    u32 k_slot = next_slot(ctx, group.ring);
+template <bool kIt> struct Masked {
+    static constexpr bool kValue = kIt;
+};
+
+// Step i > 0: S(i) and its softmax, and O += P(i−1)·V(i−1) meanwhile.
+template <bool kMasked>
+__device__ __forceinline__ void attend_block(const Ctx& ctx, Group& group, Fragments& f, u32 q_slot, u32 first_row,
+                                             u32 n_block) {
+    const u32 k_slot = next_slot(ctx, group.ring);
+    take_turn(group.index);
     wgmma_fence();
-    mma_qk(ctx, q_slot, k_slot, s);
-    wait_mma<0>(s);
-    release_slot(ctx, k_slot);
-    mask_block(ctx, first_row, job.n_blocks - 1, s);
-    softmax_block(ctx, s, rows, alpha);
-    pack_fragment<kHalf>(s, p);
-
-#pragma unroll 1
-    for (u32 i = 1; i < job.n_blocks; ++i) {
-        k_slot = next_slot(ctx, group.ring);
-        take_turn(group.index);
-        wgmma_fence();
-        mma_qk(ctx, q_slot, k_slot, s);
-        const u32 v_slot = next_slot(ctx, group.ring);
-        mma_pv(ctx, v_slot, p, o);
-        if (FA4_PASS == 0) pass_turn(group.index);
-        wait_mma<1>(s);
-        if (FA4_PASS == 1) pass_turn(group.index);
-        release_slot(ctx, k_slot);
-        mask_block(ctx, first_row, job.n_blocks - 1 - i, s);
-        softmax_block(ctx, s, rows, alpha);
-        wait_mma<0>(o);
-        release_slot(ctx, v_slot);
+    mma_qk(ctx, q_slot, k_slot, f.s);
+    const u32 v_slot = next_slot(ctx, group.ring);
+    PvIssuer issue_pv = {ctx, group.index, v_slot, f.p, f.o, 0};
 #pragma unroll
-        for (u32 e = 0; e < kTileN / 2; ++e) pin_register(s[e]);  // P is packed only when its registers are free
-        pack_fragment<kHalf>(s, p);
-        rescale_o(o, alpha);
+    for (u32 step = 0; step < kPvStepsAhead; ++step) issue_pv();
+    wait_mma<1>(f.s);
+    release_slot(ctx, k_slot);
+    cap_block(ctx, f.s);
+    if (kMasked)
+        mask_block(ctx, first_row, n_block, f.s);
+    else
+        COVER("block_full");
+    softmax_block(ctx, f.s, f.rows, f.alpha, issue_pv);
+    wait_mma<0>(f.o);
+    release_slot(ctx, v_slot);
+#pragma unroll
+    for (u32 e = 0; e < kTileN / 2; ++e) pin_register(f.s[e]);  // P is packed only when its registers are free
+    pack_fragment<kDtype>(f.s, f.p);
+    rescale_o(f.o, f.alpha);
+}
+
+// A group that sees nothing of a block lets the others have it. Turns are passed as if it had worked.
+__device__ __forceinline__ void skip_v(const Ctx& ctx, Group& group) {
+    take_turn(group.index);
+    pass_turn(group.index);
+    release_slot(ctx, next_slot(ctx, group.ring));
+}
+__device__ __forceinline__ void skip_block(const Ctx& ctx, Group& group, bool has_v) {
+    COVER("block_not_seen");
+    release_slot(ctx, next_slot(ctx, group.ring));
+    if (has_v) skip_v(ctx, group);
+}
+
+// All K/V blocks of a tile: O and the rows' statistics, not yet normalised.
+__device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Group& group, Fragments& f) {
+    const u32 q_slot = group.q_ring.stage, first_row = job.first_row + group.index * kGroupRows;
+    const u32 last_row = first_row + kGroupRows - 1;
+    // Blocks that some row of the group sees; and those that each of its rows sees whole.
+    const Tile seen = make_tile<kMask, kGroupRows, kTileN>(ctx.p, first_row);
+    const u32 end_block = seen.n_blocks() > 0 ? seen.end_block : job.first_block;
+    const u32 end_whole = end_key<kMask>(ctx.p, first_row) / kTileN;
+    const u32 first_whole = (first_key<kMask>(ctx.p, last_row) + kTileN - 1) / kTileN;
+
+    const u32 n_skipped = job.end_block - end_block;
+#pragma unroll 1
+    for (u32 i = 0; i < n_skipped; ++i) skip_block(ctx, group, i > 0);
+    if (end_block == job.first_block) {
+        release_slot(ctx, next_slot(ctx, group.ring));  // the last V
+        return;
     }
+
+    const u32 k_slot = next_slot(ctx, group.ring);
+    if (n_skipped > 0) skip_v(ctx, group);
+    wgmma_fence();
+    mma_qk(ctx, q_slot, k_slot, f.s);
+    wait_mma<0>(f.s);
+    release_slot(ctx, k_slot);
+    u32 n_block = end_block - 1;
+    cap_block(ctx, f.s);
+    if (n_block >= end_whole || n_block < first_whole) mask_block(ctx, first_row, n_block, f.s);
+    Nothing nothing;
+    softmax_block(ctx, f.s, f.rows, f.alpha, nothing);
+    pack_fragment<kDtype>(f.s, f.p);
+
+    // Three stretches: across the diagonal or the right edge, whole blocks, across the left edge.
+    const auto attend_down_to = [&](auto masked, u32 block) {
+        const u32 stop = max(block, job.first_block);
+#pragma unroll 1
+        while (n_block > stop) attend_block<decltype(masked)::kValue>(ctx, group, f, q_slot, first_row, --n_block);
+    };
+    if (kMask != Mask::kFull) attend_down_to(Masked<true>{}, end_whole);
+    attend_down_to(Masked<false>{}, first_whole);
+    if (kMask == Mask::kGeneral) attend_down_to(Masked<true>{}, 0);
 
     const u32 v_slot = next_slot(ctx, group.ring);
     wgmma_fence();
-    mma_pv(ctx, v_slot, p, o);
-    wait_mma<0>(o);
+#pragma unroll
+    for (u32 step = 0; step < kPvSteps; ++step)
+        group_mma_ab_step<kDtype, kHeadDim, kKvPanelBytes>(f.o, f.p + step * 4, ctx.kv(v_slot), step);
+    wgmma_commit_group();
+    wait_mma<0>(f.o);
     release_slot(ctx, v_slot);
 }
 
@@ -358,12 +446,20 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Job& job, cons
     float inv_sum[2];
 #pragma unroll
     for (u32 half = 0; half < 2; ++half) {
-        const float row_sum = quad_sum(rows.row[half].row_sum);
+        float row_sum = quad_sum(rows.row[half].row_sum), m2 = rows.row[half].m2(ctx.p.scale_log2);
         // A row that saw a key has a P of at least 1 in its sum, because row_max never exceeds the true maximum.
         const bool empty_row = row_sum == 0.0f;
-        if (kCausal && empty_row) COVER("empty_row");
-        inv_sum[half] = empty_row ? 0.0f : rcp_approx_ftz_f32(row_sum);
-        const float lse = (rows.row[half].m2(ctx.p.scale_log2) + lg2_approx_ftz_f32(row_sum)) * kLn2;
+        if (kMask != Mask::kFull && empty_row) COVER("empty_row");
+        float factor = 1.0f;  // from the scale of O and row_sum to a scale that holds the sink too
+        if (kMask == Mask::kGeneral && ctx.p.sinks != nullptr && !empty_row) {
+            COVER("sink");
+            const float sink2 = ld_global_f32(ctx.p.sinks + job.head) * kLog2e, with_sink = max_f32(m2, sink2);
+            factor = ex2_approx_ftz_f32(m2 - with_sink);
+            row_sum = row_sum * factor + ex2_approx_ftz_f32(sink2 - with_sink);
+            m2 = with_sink;
+        }
+        inv_sum[half] = empty_row ? 0.0f : factor * rcp_approx_ftz_f32(row_sum);
+        const float lse = (m2 + lg2_approx_ftz_f32(row_sum)) * kLn2;
         if (ctx.lane % 4 == 0)
             store_lse(ctx, job, first_row + fragment_row(ctx.warp, ctx.lane, half), empty_row ? minus_infinity() : lse);
     }
@@ -375,7 +471,7 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Job& job, cons
         const u32 row = fragment_row(ctx.warp, ctx.lane, e / 2 % 2), col = e / 4 * 8;
         st_shared_b32(tile + (col / kSpanElems * kQPanelBytes +
                               swizzle_128b(row * kSwizzleSpanBytes + (col % kSpanElems + ctx.lane % 4 * 2) * 2)),
-                      pack_half<kHalf>(o[e + 1], o[e]));
+                      pack2<kDtype>(o[e + 1], o[e]));
     }
     fence_proxy_async_shared_cta();
     bar_sync<kGroupThreads>(kBarGroup + group.index);
@@ -398,14 +494,15 @@ __device__ __forceinline__ void attend(const Ctx& ctx, u32 index) {
     if (index == kGroups - 1) pass_turn(index);  // group 0 begins
 #pragma unroll 1
     for (Job job; next_job(ctx.p, scheduler, job);) {
-        FragmentRows rows;
-        float o[kHeadDim / 2];
+        Fragments f;
+        f.rows = {};
 #pragma unroll
-        for (u32 e = 0; e < kHeadDim / 2; ++e) o[e] = 0.0f;
+        for (u32 e = 0; e < kHeadDim / 2; ++e) f.o[e] = 0.0f;
         wait_full(ctx.bar(Q_full, group.q_ring.stage), group.q_ring.phase);
-        if (kCausal && job.n_blocks * kTileN < ctx.p.seqlen_k) COVER("block_skipped");
-        if (job.n_blocks > 0) attend_blocks(ctx, job, group, rows, o);
-        finish_tile(ctx, job, group, rows, o);
+        if (kMask != Mask::kFull && job.end_block * kTileN < ctx.p.seqlen_k) COVER("blocks_skipped_right");
+        if (kMask == Mask::kGeneral && job.first_block > 0) COVER("blocks_skipped_left");
+        if (job.first_block < job.end_block) attend_blocks(ctx, job, group, f);
+        finish_tile(ctx, job, group, f.rows, f.o);
 #pragma unroll
         for (u32 i = 0; i < kGroups; ++i) group.q_ring.advance();  // the other groups' slots lie in between
     }
@@ -461,4 +558,9 @@ EXPORT_TABLE(kinfo_params, kAttnParams);
 // Launch: any grid up to a CTA per tile — (⌈seqlen_q / rows⌉, num_heads_q, batch), or as many CTAs as there are SMs —
 // of kThreads threads; dynamic shared memory as the table says. Boxes of the tensor maps: 64 columns, and the rows of
 // the table's Q (for Q and O) or KV.
-extern "C" __global__ void __launch_bounds__(kThreads, 1) FA4_ENTRY(const __grid_constant__ AttnParams p) { fwd(p); }
+#define FWD_NAME_OF(head_dim, dtype, mask) fwd_sm90_hd##head_dim##_##dtype##_##mask
+#define FWD_NAME(head_dim, dtype, mask) FWD_NAME_OF(head_dim, dtype, mask)
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    FWD_NAME(FWD_HEAD_DIM, FWD_DTYPE, FWD_MASK)(const __grid_constant__ AttnParams p) {
+    fwd(p);
+}

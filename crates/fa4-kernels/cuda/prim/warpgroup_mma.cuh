@@ -1,11 +1,9 @@
 // Tile products of one warpgroup (Hopper wgmma), 64 rows at a time: descriptors, choice of the instruction, and the
 // k-loop. Accumulators are fragments (attn/fragment_softmax.cuh draws the layout).
 #pragma once
+#include "prim/dtype.cuh"
 #include "prim/smem_desc.cuh"
 #include "ptx/wgmma.cuh"
-
-// Element type of the 16-bit operands.
-enum class Half { kBf16, kF16 };
 
 constexpr u32 kGroupRows = 64;    // rows of a warpgroup's tile: the m64 of wgmma
 constexpr u32 kGroupThreads = 128;
@@ -26,9 +24,9 @@ constexpr u64 kWgmmaDescKMajor = wgmma_desc_base_sw128(0, kSwizzleGroupBytes);
 template <u32 kPanelBytes>
 constexpr u64 kWgmmaDescMnMajor = wgmma_desc_base_sw128(kPanelBytes, kSwizzleGroupBytes);
 
-template <Half kHalf, u32 kN>
+template <Dtype kDtype, u32 kN>
 __device__ __forceinline__ void wgmma_ss(float (&d)[kN / 2], u64 a_desc, u64 b_desc, bool accumulate) {
-    if constexpr (kHalf == Half::kBf16) {
+    if constexpr (kDtype == Dtype::kBf16) {
         if constexpr (kN == 64) wgmma_m64n64k16_f32_bf16_ss(d, a_desc, b_desc, accumulate);
         if constexpr (kN == 80) wgmma_m64n80k16_f32_bf16_ss(d, a_desc, b_desc, accumulate);
         if constexpr (kN == 96) wgmma_m64n96k16_f32_bf16_ss(d, a_desc, b_desc, accumulate);
@@ -39,7 +37,7 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[kN / 2], u64 a_desc, u64 b_d
         if constexpr (kN == 176) wgmma_m64n176k16_f32_bf16_ss(d, a_desc, b_desc, accumulate);
         if constexpr (kN == 192) wgmma_m64n192k16_f32_bf16_ss(d, a_desc, b_desc, accumulate);
     }
-    if constexpr (kHalf == Half::kF16) {
+    if constexpr (kDtype == Dtype::kFp16) {
         if constexpr (kN == 64) wgmma_m64n64k16_f32_f16_ss(d, a_desc, b_desc, accumulate);
         if constexpr (kN == 80) wgmma_m64n80k16_f32_f16_ss(d, a_desc, b_desc, accumulate);
         if constexpr (kN == 96) wgmma_m64n96k16_f32_f16_ss(d, a_desc, b_desc, accumulate);
@@ -54,15 +52,15 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[kN / 2], u64 a_desc, u64 b_d
                   "a shape that ptx/wgmma.cuh has");
 }
 
-template <Half kHalf, u32 kN>
+template <Dtype kDtype, u32 kN>
 __device__ __forceinline__ void wgmma_rs(float (&d)[kN / 2], const u32* a, u64 b_desc) {
-    if constexpr (kHalf == Half::kBf16) {
+    if constexpr (kDtype == Dtype::kBf16) {
         if constexpr (kN == 64) wgmma_m64n64k16_f32_bf16_rs(d, a, b_desc);
         if constexpr (kN == 96) wgmma_m64n96k16_f32_bf16_rs(d, a, b_desc);
         if constexpr (kN == 128) wgmma_m64n128k16_f32_bf16_rs(d, a, b_desc);
         if constexpr (kN == 256) wgmma_m64n256k16_f32_bf16_rs(d, a, b_desc);
     }
-    if constexpr (kHalf == Half::kF16) {
+    if constexpr (kDtype == Dtype::kFp16) {
         if constexpr (kN == 64) wgmma_m64n64k16_f32_f16_rs(d, a, b_desc);
         if constexpr (kN == 96) wgmma_m64n96k16_f32_f16_rs(d, a, b_desc);
         if constexpr (kN == 128) wgmma_m64n128k16_f32_f16_rs(d, a, b_desc);
@@ -73,25 +71,23 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[kN / 2], const u32* a, u64 b
 }
 
 // D = A·Bᵀ: A is 64 rows, B kN rows, of kK elements each; both in panels of 64 columns. Asynchronous.
-template <Half kHalf, u32 kN, u32 kK, u32 kPanelBytesA, u32 kPanelBytesB>
+template <Dtype kDtype, u32 kN, u32 kK, u32 kPanelBytesA, u32 kPanelBytesB>
 __device__ __forceinline__ void group_mma_abt(float (&d)[kN / 2], SmemAddr a, SmemAddr b) {
     const u64 a_desc = smem_desc(kWgmmaDescKMajor, a), b_desc = smem_desc(kWgmmaDescKMajor, b);
 #pragma unroll
     for (u32 k = 0; k < kK; k += kWgmmaK) {
         const u32 in_panel = k % kSpanElems * 2, panel = k / kSpanElems;
-        wgmma_ss<kHalf, kN>(d, a_desc + (panel * kPanelBytesA + in_panel) / 16,
+        wgmma_ss<kDtype, kN>(d, a_desc + (panel * kPanelBytesA + in_panel) / 16,
                             b_desc + (panel * kPanelBytesB + in_panel) / 16, k > 0);
     }
 }
 
-// D += A·B: A is a fragment of 64 rows and kK columns, B has kK rows of kN elements in panels of 64 columns.
-// Asynchronous.
-template <Half kHalf, u32 kN, u32 kK, u32 kPanelBytesB>
-__device__ __forceinline__ void group_mma_ab(float (&d)[kN / 2], const u32 (&a)[kK / 4], SmemAddr b) {
+// One k-step of D += A·B: A is a fragment of 64 rows and 16 columns, B has 16 rows of kN elements in panels of 64
+// columns, its step'th in `b`. Asynchronous.
+template <Dtype kDtype, u32 kN, u32 kPanelBytesB>
+__device__ __forceinline__ void group_mma_ab_step(float (&d)[kN / 2], const u32* a, SmemAddr b, u32 step) {
     const u64 b_desc = smem_desc(kWgmmaDescMnMajor<kPanelBytesB>, b);
-#pragma unroll
-    for (u32 k = 0; k < kK; k += kWgmmaK)
-        wgmma_rs<kHalf, kN>(d, a + k / 4, b_desc + k * kSwizzleSpanBytes / 16);
+    wgmma_rs<kDtype, kN>(d, a, b_desc + step * kWgmmaK * kSwizzleSpanBytes / 16);
 }
 
 // Waits for all but the newest kPending groups; from here on `d` may be touched.

@@ -32,6 +32,13 @@ __device__ __forceinline__ void st_shared_v4_b32(SmemAddr dst, u32 a, u32 b, u32
                  : "memory");
 }
 
+// PTX 9.7.9.8 · issuer: any thread · generic proxy
+__device__ __forceinline__ float ld_global_f32(const float* src) {
+    float value;
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(src) : "memory");
+    return value;
+}
+
 // PTX 9.7.9.11 · issuer: any thread · generic proxy
 __device__ __forceinline__ void st_global_f32(float* dst, float value) {
     asm volatile("st.global.f32 [%0], %1;" ::"l"(dst), "f"(value) : "memory");

@@ -34,6 +34,20 @@ __device__ __forceinline__ F32x2 add_rn_f32x2(F32x2 a, F32x2 b) {
     return d;
 }
 
+// Rounds towards −∞. PTX 9.7.3.3 · PTX 8.6, sm_100 · issuer: any thread
+__device__ __forceinline__ F32x2 add_rm_f32x2(F32x2 a, F32x2 b) {
+    F32x2 d;
+    asm("add.rm.f32x2 %0, %1, %2;" : "=l"(d.u) : "l"(a.u), "l"(b.u));
+    return d;
+}
+
+// PTX 9.7.3.4 · PTX 8.6, sm_100 · issuer: any thread
+__device__ __forceinline__ F32x2 sub_rn_f32x2(F32x2 a, F32x2 b) {
+    F32x2 d;
+    asm("sub.rn.f32x2 %0, %1, %2;" : "=l"(d.u) : "l"(a.u), "l"(b.u));
+    return d;
+}
+
 // PTX 9.7.3.5 · PTX 8.6, sm_100 · issuer: any thread
 __device__ __forceinline__ F32x2 mul_rn_f32x2(F32x2 a, F32x2 b) {
     F32x2 d;
