@@ -220,7 +220,8 @@ impl Machine<'_> {
                 _ => None,
             };
             if let Some((seq, does)) = unordered {
-                return Err(self.wgmma_conflict(c, w, pc, r, seq, does, "written"));
+                let stop = self.wgmma_conflict(c, w, pc, r, seq, does, "written");
+                return Err(missing(stop, "wgmma.fence.sync.aligned between wgmmas of different shapes"));
             }
         }
         Ok(())
@@ -318,7 +319,7 @@ impl Machine<'_> {
             (None, WgmmaA::Desc(_)) => return,
         };
         let regs = &mut c.warps[w].regs;
-        // Undefined elements of D: by row, one bit a column would not do for n = 256.
+        // Which elements of the accumulator are undefined.
         let mut undef = vec![false; if op.scale_d { ROWS * n } else { 0 }];
         let mut any = a_undef.iter().chain(&b_undef).any(|&u| u);
         buf.c.clear();
@@ -376,6 +377,14 @@ impl Machine<'_> {
         }
         self.bufs = buf;
         c.warps[w].wgmma.landed = op.seq;
+    }
+}
+
+/// The same fault, missing something else.
+fn missing(stop: Stop, what: &str) -> Stop {
+    match stop {
+        Stop::Fault(f) => Stop::Fault(Box::new(f.missing(what))),
+        other => other,
     }
 }
 
