@@ -102,7 +102,7 @@ pub struct Gate {
     /// A few cases in seconds, for the edit loop.
     #[arg(long)]
     pub smoke: bool,
-    /// A row that no kernel supports is a failure.
+    /// What the manual asks and shipped kernels leave out fails too.
     #[arg(long)]
     pub strict: bool,
     /// Schedules, separated by commas (default: all).

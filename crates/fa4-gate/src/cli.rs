@@ -101,6 +101,21 @@ pub struct Run {
 }
 
 impl GateArgs {
+    /// The flags that a command to repeat one run must carry besides its own.
+    pub fn replay_flags(&self) -> String {
+        let mut flags = String::new();
+        if let Some(path) = &self.configs {
+            flags.push_str(&format!(" --configs {}", path.display()));
+        }
+        if let (Some(path), Some(namespace)) = (&self.cand, &self.namespace) {
+            flags.push_str(&format!(" --cand {} --namespace {namespace}", path.display()));
+        }
+        if self.strict {
+            flags.push_str(" --strict");
+        }
+        flags
+    }
+
     /// The runs that each case gets.
     pub fn runs(&self) -> Result<Vec<Run>, GateError> {
         let mut schedules = match &self.schedule {
@@ -126,7 +141,8 @@ impl GateArgs {
 }
 
 fn schedule(list: &str, name: &str) -> Result<Schedule, GateError> {
-    Schedule::parse(name.trim()).ok_or_else(|| {
+    // The timed schedule predicts and does not judge.
+    Schedule::parse(name.trim()).filter(|schedule| Schedule::ALL.contains(schedule)).ok_or_else(|| {
         let all = Schedule::ALL.map(Schedule::as_str).join(", ");
         let what = format!("`{name}` is not a schedule; allowed, separated by commas: {all}");
         GateError::Flag { flag: "--schedule", value: list.to_string(), what }
@@ -180,6 +196,7 @@ mod tests {
     fn bad_values_say_what_is_allowed() {
         let no = |list: &[&str]| args(list).runs().unwrap_err().to_string();
         assert!(no(&["--schedule", "eager,lazy"]).contains("late-lifo, late-tma"));
+        assert!(no(&["--schedule", "timed"]).contains("`timed` is not a schedule"));
         for bad in ["3", "5..5", "6..5", "a..b", "0..18446744073709551615"] {
             assert!(no(&["--seeds", bad]).contains("A..B"), "{bad}");
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fa4_host::emu::{EmuDevice, EmuModule};
-use fa4_kernels::compile::Builder;
+use fa4_kernels::compile::{Builder, CUDA_FOLDER};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ptx_emu::launch::Options;
 
@@ -67,12 +67,9 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         progress: &progress,
     };
     let mut session = judge_all(&judged, &selection.routed, &setup, |run: Run| {
-        EmuDevice::new(Options {
-            schedule: run.schedule,
-            seed: run.seed,
-            strict: args.strict,
-            ..Options::default()
-        })
+        let options =
+            Options { schedule: run.schedule, seed: run.seed, strict: args.strict, ..Options::default() };
+        EmuDevice::new(options).with_sources(root.join(CUDA_FOLDER))
     });
     if with_foreign {
         let (rows, interrupted) = foreign.judge(&runs, args.strict, stop, &progress, FOREIGN_COST);
@@ -140,7 +137,7 @@ fn print(args: &GateArgs, session: &Session, complete: bool, (compiled, total): 
             println!("strict ({runs} runs): {finding}");
         }
     }
-    print!("{}", table::failures(rows));
+    print!("{}", table::failures(rows, &args.replay_flags()));
     for (kernel, coverage) in &session.coverage {
         for gap in coverage.gaps() {
             match complete {

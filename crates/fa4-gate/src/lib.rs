@@ -5,6 +5,7 @@
 //! - [`judge`]: one case on one device; [`session`]: all of them on all cores.
 //! - [`foreign`]: strangers' kernels, the evidence for the emulator; [`foreign_section`]: their part of the gate.
 //! - [`coverage`]: what keeps a green verdict honest; [`evidence`]: what the emulator's word is worth.
+//! - [`pipeline`]: whether a kernel overlaps its engines, predicted.
 //! - [`rows`] and [`table`]: the verdict for machines and for people.
 //! - [`twins`]: kernels broken on purpose, which must be caught.
 

@@ -91,8 +91,9 @@ pub fn unsupported(rows: &[Row]) -> String {
     text
 }
 
-/// What went wrong, in full for the first few, so that the verdict stays readable.
-pub fn failures(rows: &[Row]) -> String {
+/// What went wrong, in full for the first few, so that the verdict stays readable. `flags` are added to the command that
+/// repeats a run.
+pub fn failures(rows: &[Row], flags: &str) -> String {
     const IN_FULL: usize = 8;
     let wrong: Vec<&Row> = rows.iter().filter(|row| row.status.is_wrong()).collect();
     let mut text = String::new();
@@ -111,7 +112,7 @@ pub fn failures(rows: &[Row]) -> String {
         let case = regex::escape(&row.case);
         let _ = writeln!(
             text,
-            "    replay: cargo xtask gate --filter '/{case}$' --schedule {schedule} --seed {}",
+            "    replay: cargo xtask gate --filter '/{case}$' --schedule {schedule} --seed {}{flags}",
             row.seed
         );
     }
@@ -121,11 +122,11 @@ pub fn failures(rows: &[Row]) -> String {
     text
 }
 
-/// Markers of each kernel with how often they were passed.
+/// Markers of each kernel that ran, with how often they were passed.
 pub fn coverage(coverage: &BTreeMap<String, Coverage>) -> String {
     let mut builder = Builder::default();
     builder.push_record(["kernel", "marker", "times"]);
-    for (kernel, coverage) in coverage {
+    for (kernel, coverage) in coverage.iter().filter(|(_, coverage)| coverage.passes > 0) {
         for (marker, count) in &coverage.markers {
             builder.push_record([kernel.clone(), marker.clone(), count.to_string()]);
         }
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(table.lines().filter(|line| line.contains("good")).count(), 1);
         assert!(table.contains("all 2") && table.contains("0.250"));
         assert_eq!(table.lines().filter(|line| line.contains("bad")).count(), 2);
-        assert!(failures(&rows).contains("--filter '/bad$' --schedule random --seed 1"));
+        assert!(failures(&rows, " -x").contains("--filter '/bad$' --schedule random --seed 1 -x"));
     }
 
     #[test]

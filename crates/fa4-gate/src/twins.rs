@@ -208,7 +208,8 @@ fn judge(path: &Path, twin: &Twin, root: &Path, toolchain: &Toolchain) -> Result
     let data = prepare(&case).map_err(|e| bad(e.to_string()))?;
     let mut last = Finding::Escaped("no schedule ran".to_string());
     for schedule in Schedule::ALL {
-        let mut device = EmuDevice::new(Options { schedule, seed: 1, ..Options::default() });
+        let mut device =
+            EmuDevice::new(Options { schedule, seed: 1, ..Options::default() }).with_sources(cuda.clone());
         let outcome = run_edited(kernel, &case, &data, &mut device, |plan| {
             if let Some(LaunchEdit { v_map_fill: FillEdit::Nan }) = twin.launch {
                 plan.params.v_map.fill = Fill::Nan;

@@ -102,3 +102,25 @@ fn unsupported_rows_are_listed() {
     assert_eq!(rows[0]["status"], "unsupported");
     assert_eq!(rows[0]["case"], "odd");
 }
+
+/// A stranger's broken kernel: exit code 1, and the report names the fault, the line of the `.cu` file and how to repeat it.
+#[test]
+fn a_broken_candidate_is_explained() {
+    if !toolchain_present() {
+        return;
+    }
+    let kernel = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fa4-kernels/cuda/kernels/fwd_sm100.cu");
+    let text = std::fs::read_to_string(kernel).unwrap();
+    let broken = text.replace("tcgen05_commit(ctx.bar(S_full, t));", "mbarrier_arrive(ctx.bar(S_full, t));");
+    assert_ne!(text, broken);
+    let path = file("early.cu", broken);
+    let args =
+        ["--smoke", "--schedule", "eager", "--cand", path.to_str().unwrap(), "--namespace", "mine", "-q"];
+    let output = gate(&args);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for word in ["mine/fwd_sm100_hd128_bf16_causal", "lease.tmem", "early.cu:", "replay:", "--namespace mine"]
+    {
+        assert!(text.contains(word), "lacks `{word}`: {text}");
+    }
+}

@@ -215,7 +215,7 @@ fn outcomes_become_statuses() {
     for (bad, status, words) in [
         (Answer::WrongElement, Status::Fail, "its bound at batch 0, query 0, head 0, dim 77"),
         (Answer::NoLse, Status::Fault, "undefined"),
-        (Answer::Fault, Status::Fault, "lease.tmem: S0 is held"),
+        (Answer::Fault, Status::Fault, "S0 is held"),
         (Answer::Timeout, Status::Timeout, "7 steps"),
     ] {
         let s = session(only_eager(bad), false, &RUNNING);

@@ -1,12 +1,14 @@
 //! The emulator as a device.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use fa4_kernels::kernel_info::{KernelInfo, MBARRIER_BYTES, role_of_stage};
 use fa4_spec::problem::DType;
-use ptx_emu::fault::{Fault, Site};
+use ptx_emu::fault::Fault;
 use ptx_emu::launch::{Annotations, BarrierName, Launch, Options, RegionName, Report, RoleName, Verdict};
 use ptx_emu::machine::global::{GlobalMemory, OutOfBounds};
+use ptx_emu::render::Context;
 use ptx_emu::syntax::ast::Module;
 use ptx_emu::tma::encode::{EncodeArgs, encode};
 use ptx_emu::tma::tensor_map::ElemType;
@@ -35,12 +37,27 @@ pub struct EmuDevice {
     memory: GlobalMemory,
     options: Options,
     report: Option<Report>,
+    sources: Option<PathBuf>,
 }
 
 impl EmuDevice {
     /// A device with empty memory.
     pub fn new(options: Options) -> Self {
-        EmuDevice { memory: GlobalMemory::new(), options, report: None }
+        EmuDevice { memory: GlobalMemory::new(), options, report: None, sources: None }
+    }
+
+    /// Quotes source lines in reports from the files below `folder`, which `.loc` paths are relative to.
+    pub fn with_sources(self, folder: PathBuf) -> Self {
+        EmuDevice { sources: Some(folder), ..self }
+    }
+
+    fn render(&self, fault: &Fault, launch: &KernelLaunch<'_, EmuModule>) -> String {
+        let read = |file: &str, line: u32| {
+            let text = std::fs::read_to_string(self.sources.as_ref()?.join(file)).ok()?;
+            text.lines().nth((line as usize).checked_sub(1)?).map(str::to_string)
+        };
+        let context = Context { source_line: Some(&read), ..Context::of(&launch.module.0, launch.entry) };
+        context.fault(fault).trim_end().to_string()
     }
 
     /// What the emulator said about the last launch.
@@ -107,9 +124,10 @@ impl Device for EmuDevice {
         );
         let result = match &report.verdict {
             Verdict::Clean => Ok(()),
-            Verdict::Fault(fault) => {
-                Err(DeviceError::Fault { code: fault.code.as_str().to_string(), rendering: describe(fault) })
-            }
+            Verdict::Fault(fault) => Err(DeviceError::Fault {
+                code: fault.code.as_str().to_string(),
+                rendering: self.render(fault, launch),
+            }),
             Verdict::Unsupported { what, opcode, line } => {
                 Err(DeviceError::Unsupported(format!("{what} (`{opcode}`, PTX line {line})")))
             }
@@ -161,20 +179,4 @@ fn annotations(info: &KernelInfo) -> Annotations {
 
 fn stage_name(name: &str, stages: u32, stage: u32) -> String {
     if stages == 1 { name.to_string() } else { format!("{name}[{stage}]") }
-}
-
-/// A fault in words: what, where, against what, which ordering is missing, what to do.
-fn describe(fault: &Fault) -> String {
-    let mut lines = vec![fault.message.clone()];
-    let site = |head: &str, site: &Site| {
-        let [x, y, z] = site.cta;
-        let role = site.role.as_deref().map_or(String::new(), |role| format!("{role}, "));
-        format!("{head}: CTA ({x}, {y}, {z}), {role}warp {}, step {}: {}", site.warp, site.step, site.what)
-    };
-    lines.extend(fault.site.as_ref().map(|s| site("just now", s)));
-    lines.extend(fault.earlier.as_ref().map(|s| site("earlier", s)));
-    lines.extend(fault.missing.as_ref().map(|missing| format!("missing: {missing}")));
-    lines.extend(fault.help.as_ref().map(|help| format!("help: {help}")));
-    lines.extend(fault.notes.iter().cloned());
-    lines.join("\n")
 }

@@ -63,11 +63,11 @@ pub enum DeviceError {
     #[error("tensor map: {0}")]
     TensorMap(String),
     /// The kernel is wrong; the rendering names the place.
-    #[error("{code}: {rendering}")]
+    #[error("{rendering}")]
     Fault {
         /// Stable code, such as `lease.tmem`.
         code: String,
-        /// The whole report.
+        /// The whole report; names the code.
         rendering: String,
     },
     /// The machine does not implement something the kernel uses.

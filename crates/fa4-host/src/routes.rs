@@ -13,7 +13,7 @@ pub fn dtype_of(row: &Row) -> DType {
 }
 
 /// The mask of a compiled variant in this crate's words.
-fn mask_of(row: &Row) -> MaskKind {
+pub fn mask_of(row: &Row) -> MaskKind {
     match row.problem.mask {
         manifest::Mask::Full => MaskKind::Full,
         manifest::Mask::Causal => MaskKind::Causal,

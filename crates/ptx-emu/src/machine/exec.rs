@@ -1,7 +1,7 @@
 //! Executes a warp's turn: guards, register instructions and control flow here, the rest by family.
 
 use super::cta::{Cta, LdState, NO_PC, Split, State, Warp};
-use super::inst::{Inst, Reg};
+use super::inst::{Decoded, Inst, Reg};
 use super::run::{Machine, Res, Stop};
 use crate::fault::{Code, Fault};
 use crate::isa::regs::Class;
@@ -36,7 +36,24 @@ impl Machine<'_> {
             arrive_meet(&mut c.warps[w], s);
             return Ok(SliceEnd::Regroup);
         }
-        for _ in 0..quantum {
+        let mut left = quantum;
+        while left > 0 {
+            let warp = &mut c.warps[w];
+            if warp.tracked == 0 && mask != 0 {
+                let n = run_registers(&prog.code, warp, pc, meet, mask, left);
+                self.steps += u64::from(n);
+                pc += n;
+                left -= n;
+                if n != 0 && pc == meet {
+                    warp.splits[s].pc = pc;
+                    arrive_meet(warp, s);
+                    return Ok(SliceEnd::Regroup);
+                }
+                if left == 0 {
+                    break;
+                }
+            }
+            left -= 1;
             let Some(d) = prog.code.get(pc as usize) else {
                 // Falling off the end is a return.
                 c.warps[w].splits[s].pc = pc;
@@ -353,6 +370,21 @@ impl Machine<'_> {
         }
         Next::Regroup
     }
+}
+
+/// Runs the unguarded register instructions that follow from `pc` on, at most `most` of them and none at or beyond
+/// `meet`; returns how many. Nothing else has to be looked at between them.
+fn run_registers(code: &[Decoded], warp: &mut Warp, pc: u32, meet: u32, mask: u32, most: u32) -> u32 {
+    let end = if meet > pc { most.min(meet - pc) } else { most };
+    let mut n = 0;
+    while n < end
+        && let Some(Decoded { inst: Inst::Alu(op), guard: None, class, .. }) = code.get((pc + n) as usize)
+    {
+        warp.counts[*class as usize] += 1;
+        (op.f)(&mut warp.regs, op, mask);
+        n += 1;
+    }
+    n
 }
 
 /// Lane numbers of a mask.

@@ -172,11 +172,13 @@ pub fn max(a: u32, b: u32, q: MinMax) -> u32 {
 }
 
 /// Three-input `min.f32`.
+#[inline(always)]
 pub fn min3(a: u32, b: u32, c: u32, q: MinMax) -> u32 {
     min(min(a, b, q), c, q)
 }
 
 /// Three-input `max.f32`.
+#[inline(always)]
 pub fn max3(a: u32, b: u32, c: u32, q: MinMax) -> u32 {
     max(max(a, b, q), c, q)
 }

@@ -49,6 +49,7 @@ fn map2<const FTZ: bool>(a: &Lanes, b: &Lanes, f: impl Fn(f32, f32) -> f32) -> L
 }
 
 /// `add.rn{.ftz}.f32`. A sum in the subnormal range is exact, so flushing it is all `.ftz` has to do.
+#[inline(always)]
 pub fn add_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
     wide(
         #[inline(always)]
@@ -57,6 +58,7 @@ pub fn add_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
 }
 
 /// `sub.rn{.ftz}.f32`
+#[inline(always)]
 pub fn sub_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
     wide(
         #[inline(always)]
@@ -72,6 +74,7 @@ fn doubtful<const FTZ: bool>(d: &Lanes) -> bool {
 }
 
 /// `mul.rn{.ftz}.f32`
+#[inline(always)]
 pub fn mul_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
     let (mut d, doubt) = wide(
         #[inline(always)]
@@ -81,25 +84,34 @@ pub fn mul_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
         },
     );
     if doubt {
-        for i in 0..32 {
-            d[i] = fp::mul(a[i], b[i], Mode::RN_FTZ);
-        }
+        d = scalar_mul_ftz(a, b);
     }
     d
 }
 
+#[cold]
+#[inline(never)]
+fn scalar_mul_ftz(a: &Lanes, b: &Lanes) -> Lanes {
+    std::array::from_fn(|i| fp::mul(a[i], b[i], Mode::RN_FTZ))
+}
+
 /// `fma.rn{.ftz}.f32`
+#[inline(always)]
 pub fn fma_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
     let (mut d, doubt) = wide(
         #[inline(always)]
         |fused| fma_lanes::<FTZ>(a, b, c, fused),
     );
     if doubt {
-        for i in 0..32 {
-            d[i] = fp::fma(a[i], b[i], c[i], Mode::RN_FTZ);
-        }
+        d = scalar_fma_ftz(a, b, c);
     }
     d
+}
+
+#[cold]
+#[inline(never)]
+fn scalar_fma_ftz(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
+    std::array::from_fn(|i| fp::fma(a[i], b[i], c[i], Mode::RN_FTZ))
 }
 
 /// Without a fused instruction the product, exact in f64, is added with rounding to odd.
@@ -272,6 +284,7 @@ fn pick32<const MAX: bool>(a: &Lanes, b: &Lanes, q: MinMax) -> Lanes {
 }
 
 /// `cvt.rn.bf16x2.f32 d, hi, lo`: nearest even; NaN becomes 0x7fff.
+#[inline(always)]
 pub fn bf16x2_rn32(hi: &Lanes, lo: &Lanes) -> Lanes {
     #[inline(always)]
     fn one(x: u32) -> u32 {
