@@ -154,7 +154,7 @@ impl Machine<'_> {
         let copies = || ready.iter().copied().filter(|&i| c.pending[i].is_copy());
         let pipe = || ready.iter().copied().filter(|&i| !c.pending[i].is_tmem_move());
         let i = match self.opts.schedule {
-            Schedule::LateLifo => pipe().last(),
+            Schedule::LateLifo => pipe().next_back(),
             Schedule::LateTma => copies().next().or_else(|| pipe().next()),
             Schedule::Random => Some(ready[self.rng.below(ready.len())]),
             Schedule::Eager | Schedule::Timed => None,

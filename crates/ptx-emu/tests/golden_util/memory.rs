@@ -144,7 +144,7 @@ impl Memory {
             let expect = image.expect.clone();
             m.buffers.push(Buffer { name: name.clone(), ty: image.ty, addr, expect });
         }
-        for (name, _) in h.param.iter().filter(|(n, _)| !f.params.iter().any(|p| p.name == **n)) {
+        if let Some(name) = h.param.keys().find(|n| !f.params.iter().any(|p| p.name == **n)) {
             return Err(format!("the kernel has no parameter `{name}`"));
         }
         for p in &f.params {
