@@ -85,7 +85,7 @@ fn softmax_like(rounds: u32) -> String {
     }
     for i in 0..4 {
         let (lo, hi) = (8 + 2 * i, 9 + 2 * i);
-        let _ = write!(body, "  cvt.rn.bf16x2.f32 %r{}, %f{hi}, %f{lo};\n", 8 + i);
+        let _ = writeln!(body, "  cvt.rn.bf16x2.f32 %r{}, %f{hi}, %f{lo};", 8 + i);
     }
     let inputs: String = (0..8).map(|i| format!("  mul.f32 %f{i}, %half, 0f3F{:02X}0000;\n", i)).collect();
     format!(

@@ -681,14 +681,12 @@ fn is_clock(name: &str) -> bool {
 }
 
 fn place_of(op: &Opcode) -> Res<Place> {
-    for m in &op.mods {
-        return Ok(match m.as_str() {
-            "global" | "const" => Place::Global,
-            "shared" | "shared::cta" | "shared::cluster" => Place::Shared,
-            "local" => Place::Local,
-            "param" | "param::entry" => Place::Param,
-            m => return Err(reject(op, m)),
-        });
+    match op.mods.first().map(String::as_str) {
+        Some("global" | "const") => Ok(Place::Global),
+        Some("shared" | "shared::cta" | "shared::cluster") => Ok(Place::Shared),
+        Some("local") => Ok(Place::Local),
+        Some("param" | "param::entry") => Ok(Place::Param),
+        Some(m) => Err(reject(op, m)),
+        None => unsupported(op.text.clone()),
     }
-    unsupported(op.text.clone())
 }

@@ -64,7 +64,7 @@ impl Cx<'_> {
                 "shared" | "shared::cta" | "shared::cluster" | "b64" | "cta" | "cluster" | "release"
                 | "acquire" | "relaxed" => {}
                 "parity" => parity = true,
-                "expect_tx" if verb != "" => expect = true,
+                "expect_tx" if !verb.is_empty() => expect = true,
                 "noComplete" => no_complete = true,
                 v @ ("init" | "inval" | "arrive" | "arrive_drop" | "expect_tx" | "complete_tx"
                 | "test_wait" | "try_wait")

@@ -373,7 +373,7 @@ impl Machine<'_> {
         if id > 15 {
             return Err(bad(format!("named barrier {id}; ids are 0 to 15")));
         }
-        if want == 0 || want % 32 != 0 {
+        if want == 0 || !want.is_multiple_of(32) {
             return Err(bad(format!(
                 "named barrier {id} with a count of {want} threads; it must be a positive multiple of 32"
             )));
@@ -466,7 +466,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::Sync(live)));
         }
         self.whole_warp(c, w, pc, m)?;
-        if !(24..=256).contains(&n) || n % 8 != 0 {
+        if !(24..=256).contains(&n) || !n.is_multiple_of(8) {
             let f = Fault::new(
                 Code::SetMaxNReg,
                 format!("setmaxnreg to {n}; it must be a multiple of 8 in 24..=256"),

@@ -25,10 +25,8 @@ impl Machine<'_> {
             self.whole_warp(c, w, pc, m)?;
         }
         match inst {
-            Inst::TcAlloc(at, cols) => {
-                if !self.alloc(c, w, pc, *at, *cols)? {
-                    return Ok(Next::Block(State::Alloc));
-                }
+            Inst::TcAlloc(at, cols) if !self.alloc(c, w, pc, *at, *cols)? => {
+                return Ok(Next::Block(State::Alloc));
             }
             Inst::TcDealloc(a, cols) => self.dealloc(c, w, pc, *a, *cols)?,
             Inst::TcRelinquish => c.tmem.relinquished = true,

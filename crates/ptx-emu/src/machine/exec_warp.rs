@@ -238,9 +238,9 @@ mod tests {
     fn shuffle_segments() {
         // Width 32, clamp 31: butterfly over 16; up by 1 from lane 0 is out of range.
         assert_eq!(source_lane(ShflMode::Bfly, 3, 16, 31), (19, true));
-        assert_eq!(source_lane(ShflMode::Up, 0, 1, 0).1, false);
+        assert!(!source_lane(ShflMode::Up, 0, 1, 0).1);
         assert_eq!(source_lane(ShflMode::Up, 5, 1, 0), (4, true));
-        assert_eq!(source_lane(ShflMode::Down, 31, 1, 31).1, false);
+        assert!(!source_lane(ShflMode::Down, 31, 1, 31).1);
         // Width 8: segment mask 0x18.
         assert_eq!(source_lane(ShflMode::Idx, 13, 2, 0x181f), (10, true));
     }

@@ -45,7 +45,7 @@ impl Machine<'_> {
             }
             Inst::WgmmaWait(n) => {
                 let done = wg.groups.len().saturating_sub(*n as usize);
-                if let Some(&last) = wg.groups.iter().take(done).last() {
+                if let Some(&last) = wg.groups.iter().take(done).next_back() {
                     if wg.landed < last {
                         return Ok(Next::Block(State::Wgmma));
                     }
@@ -114,7 +114,7 @@ impl Machine<'_> {
         if let Some((a, range)) = &a {
             self.lease_wgmma(c, w, pc, &a[range.clone()], bits / 8, seq)?;
         }
-        self.counters.mmas += u64::from(w % 4 == 0);
+        self.counters.mmas += u64::from(w.is_multiple_of(4));
         let id = c.new_op(origin);
         let kind = Kind::Wgmma(Box::new(WgmmaOp { seq, a, b, scale_d }));
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })

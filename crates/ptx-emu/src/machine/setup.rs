@@ -101,10 +101,9 @@ fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Ve
             Space::Shared if v.is_extern || v.size.is_none() => {}
             Space::Shared => l.module_vars[i] = put_shared(v, &mut shared_end),
             Space::Global | Space::Const => {
-                let init = if v.init.is_empty() && v.space == Space::Global { 0 } else { 0 };
                 // PTX: variables without an initialiser start as zero.
                 let size = v.size.unwrap_or(0);
-                let a = gmem.alloc_init(&v.name, size, u64::from(v.align), Initial::Byte(init));
+                let a = gmem.alloc_init(&v.name, size, u64::from(v.align), Initial::Byte(0));
                 if !v.init.is_empty() && gmem.write(a, &v.init).is_err() {
                     return Err(cannot(
                         format!("initialiser of `{}` is longer than the variable", v.name),

@@ -123,7 +123,8 @@ impl Images {
                 let image = v.as_ref().map(|v| bytes(ty, len, v)).transpose();
                 image.map_err(|e| format!("{what} of `{name}`: {e}"))
             };
-            let image = Image { ty, len, init: eval("init", &p.init)?, expect: eval("expect", &p.expect)? };
+            let init = p.init.clone().filter(|v| v.as_str() != Some("undefined"));
+            let image = Image { ty, len, init: eval("init", &init)?, expect: eval("expect", &p.expect)? };
             if images.insert(name.clone(), image).is_some() {
                 return Err(format!("two buffers `{name}`"));
             }
@@ -144,7 +145,7 @@ impl Memory {
             let expect = image.expect.clone();
             m.buffers.push(Buffer { name: name.clone(), ty: image.ty, addr, expect });
         }
-        for (name, _) in h.param.iter().filter(|(n, _)| !f.params.iter().any(|p| p.name == **n)) {
+        if let Some(name) = h.param.keys().find(|n| !f.params.iter().any(|p| p.name == **n)) {
             return Err(format!("the kernel has no parameter `{name}`"));
         }
         for p in &f.params {
