@@ -108,6 +108,19 @@ impl SharedMemory {
         &mut self.wgmma_read
     }
 
+    /// The 16 bytes of a granule and its undefined bits, where `addrs`, ascending addresses of elements of
+    /// `elem_bytes`, are all that it holds.
+    #[inline]
+    pub fn unit(&self, addrs: &[u32], elem_bytes: u32) -> Option<([u8; 16], u16)> {
+        let (first, last) = (*addrs.first()?, *addrs.last()?);
+        if addrs.len() as u32 * elem_bytes != GRANULE || last.wrapping_sub(first) != GRANULE - elem_bytes {
+            return None;
+        }
+        let off = self.offset(first, GRANULE)?;
+        let data = self.bytes[off..off + 16].first_chunk()?;
+        (off % 16 == 0).then_some((*data, self.undef[off / 16]))
+    }
+
     /// Value of an element of `elem_bytes` at window address `addr`; `None` outside the allocation.
     #[inline]
     pub fn element(&self, addr: u32, elem_bytes: u32) -> Option<(u32, bool)> {
