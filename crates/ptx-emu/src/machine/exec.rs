@@ -115,6 +115,12 @@ impl Machine<'_> {
                     pc += 1;
                 }
                 Inst::Nop | Inst::Fence => pc += 1,
+                Inst::ProxyFence => {
+                    if m != 0 {
+                        c.proxy_fence = self.steps + 1;
+                    }
+                    pc += 1;
+                }
                 Inst::Bra(t) => {
                     if m == mask {
                         pc = *t;
@@ -152,7 +158,9 @@ impl Machine<'_> {
 
     fn other(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, inst: &Inst) -> Res<Next> {
         match inst {
-            Inst::Alu(_) | Inst::Cover(_) | Inst::Nop | Inst::Fence | Inst::Bra(_) => Ok(Next::Advance),
+            Inst::Alu(_) | Inst::Cover(_) | Inst::Nop | Inst::Fence | Inst::ProxyFence | Inst::Bra(_) => {
+                Ok(Next::Advance)
+            }
             Inst::BrxIdx(idx, targets) => self.brx(c, w, s, pc, m, *idx, targets),
             Inst::Exit => {
                 let all = m == c.warps[w].splits[s].mask;

@@ -5,6 +5,8 @@
 //! has been *observed* complete is looked up where the lease is checked, so releasing costs nothing here.
 //! Of several concurrent bulk readers of one granule only the newest is remembered.
 
+pub use super::proxy::Stored;
+
 /// Bytes in a granule, the unit of asynchronous accesses.
 pub const GRANULE: u32 = 16;
 /// Where user shared memory begins in the shared window (read off an H200).
@@ -23,6 +25,8 @@ pub struct SharedMemory {
     pub mma_read: Vec<u32>,
     /// Per granule and warp: sequence number of the last wgmma of the warp that reads it. Empty before the first.
     pub wgmma_read: Vec<u32>,
+    /// Per granule: the last ordinary store, until a bulk copy overwrites it.
+    pub stored: Vec<Stored>,
     size: u32,
 }
 
@@ -37,6 +41,7 @@ impl SharedMemory {
             read_op: vec![0; n],
             mma_read: vec![0; n],
             wgmma_read: vec![],
+            stored: vec![Stored::default(); n],
             size,
         }
     }
