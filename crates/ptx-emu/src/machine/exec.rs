@@ -373,14 +373,13 @@ impl Machine<'_> {
     }
 }
 
-/// Runs the unguarded register instructions that follow from `pc` on, at most `most` of them and none at or beyond
-/// `meet`; returns how many. Nothing else has to be looked at between them; those that touch a wgmma's registers end
-/// the stretch.
+/// Runs the unguarded register instructions that follow from `pc` on, at most `most` of them, none at or beyond
+/// `meet` and none on registers of a wgmma; returns how many. Nothing else has to be looked at between them.
 fn run_registers(code: &[Decoded], warp: &mut Warp, pc: u32, meet: u32, mask: u32, most: u32) -> u32 {
     let end = if meet > pc { most.min(meet - pc) } else { most };
     let mut n = 0;
     while n < end
-        && let Some(Decoded { inst: Inst::Alu(op), guard: None, wgmma_regs: false, class, .. }) =
+        && let Some(Decoded { inst: Inst::Alu(op), guard: None, class, wgmma_regs: false, .. }) =
             code.get((pc + n) as usize)
     {
         warp.counts[*class as usize] += 1;
