@@ -19,7 +19,7 @@ use crate::evidence::Evidence;
 use crate::foreign_section::Section;
 use crate::gpu::{GpuRun, Places};
 use crate::kernels::{Candidate, Kernel, compile, compile_for_gpu, ring_depth, workspace};
-use crate::rows::{Row, write_json};
+use crate::rows::{Row, Status, write_json};
 use crate::select::{Routed, Source, select, select_full};
 use crate::session::{Session, Setup, judge_all};
 use crate::{evidence, gpu, pipeline, pool, table};
@@ -94,7 +94,20 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
             progress: &progress,
         };
         let judged: Vec<_> = kernels.iter().map(|kernel| (kernel, Evidence::Silicon.name())).collect();
-        session.merge(judge_all(&judged, &cases, &setup, |_| GpuRun::new(gpu)));
+        let judge =
+            |cases: &[Routed], setup: &Setup<'_>| judge_all(&judged, cases, setup, |_| GpuRun::new(gpu));
+        let mut first = judge(&cases, &setup);
+        // What did not fit beside the others gets the GPU alone.
+        let is_crowded = |row: &Row, r: &Routed| {
+            row.status == Status::Unsupported && row.case == r.case.id && row.kernel != "none"
+        };
+        let crowded: Vec<Routed> =
+            cases.iter().filter(|r| first.rows.iter().any(|row| is_crowded(row, r))).cloned().collect();
+        if !crowded.is_empty() {
+            first.rows.retain(|row| !crowded.iter().any(|r| r.case.id == row.case));
+            first.merge(judge(&crowded, &Setup { threads: 1, ..setup }));
+        }
+        session.merge(first);
     }
     let proven: BTreeSet<&str> = foreign.ptx().flat_map(evidence::opcodes).collect();
     let judged: Vec<(&Kernel<EmuModule>, &'static str)> =

@@ -40,7 +40,10 @@ impl Session {
             *self.strict.entry(finding).or_default() += runs;
         }
         for (kernel, coverage) in other.coverage {
-            match self.coverage.get(&kernel) {
+            match self.coverage.get_mut(&kernel) {
+                Some(known) if known.markers.is_empty() && coverage.markers.is_empty() => {
+                    known.passes += coverage.passes;
+                }
                 Some(known) if !known.markers.is_empty() => {}
                 _ => drop(self.coverage.insert(kernel, coverage)),
             }

@@ -144,6 +144,23 @@ impl Device for EmuDevice {
     }
 }
 
+/// The roles that a barrier's list means for one of its stages: `softmax#` the one of the stage's number, `attend` every
+/// `attend0`, `attend1`, … where no role is called that.
+fn roles_named(info: &KernelInfo, list: &[String], stage: u32) -> Vec<String> {
+    let expand = |word: &String| {
+        let name = role_of_stage(word, stage);
+        let of_family = |role: &str| {
+            let number = role.strip_prefix(name.as_str()).unwrap_or("");
+            !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit())
+        };
+        let known = info.roles.iter().any(|role| role.name == name);
+        let family = info.roles.iter().map(|role| &role.name).filter(|role| !known && of_family(role));
+        let family: Vec<String> = family.cloned().collect();
+        if family.is_empty() { vec![name] } else { family }
+    };
+    list.iter().flat_map(expand).collect()
+}
+
 /// The kernel's own tables as the emulator's names.
 fn annotations(info: &KernelInfo) -> Annotations {
     let roles = info.roles.iter().map(|r| RoleName {
@@ -165,8 +182,8 @@ fn annotations(info: &KernelInfo) -> Annotations {
             name: stage_name(&barrier.name, barrier.stages, stage),
             offset: barrier.offset + stage * MBARRIER_BYTES,
             stages: 1,
-            arrivers: barrier.arriver.iter().map(|role| role_of_stage(role, stage)).collect(),
-            waiters: barrier.waiter.iter().map(|role| role_of_stage(role, stage)).collect(),
+            arrivers: roles_named(info, &barrier.arriver, stage),
+            waiters: roles_named(info, &barrier.waiter, stage),
         })
     });
     Annotations {

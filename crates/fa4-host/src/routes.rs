@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn refusals_say_what_was_given_and_what_is_allowed() {
-        let no = |p: AttnProblem| route(&p).unwrap_err().to_string();
+        let no = |p: AttnProblem| route_on(&p, Arch::Sm100a).unwrap_err().to_string();
         let text = no(AttnProblem { head_dim_qk: 256, ..problem() });
         assert!(text.contains("head_dim_qk is 256; fwd_sm100 takes 64, 96, 128"), "{text}");
         let text = no(AttnProblem { head_dim_v: 64, ..problem() });

@@ -150,6 +150,10 @@ impl Loaded {
         let load = |what: String| DeviceError::Load(format!("{what}; rebuild the kernel"));
         let mut failed = None;
         let own = kernel_info::read(|table| {
+            // Not asked for in vain: tools that watch the driver report every refusal.
+            if table == "kinfo_tmem" && info.tmem.is_empty() {
+                return Err(KernelInfoError::Missing { table });
+            }
             self.global(table).map_err(|error| {
                 failed = Some(error);
                 KernelInfoError::Missing { table }

@@ -14,7 +14,8 @@
 // `bytes` is per stage; stages follow each other. Offsets count from the start of dynamic shared memory
 // (smem, barriers: 8 bytes a stage) or of the parameter struct. tx_bytes is 0 for a barrier without transaction count.
 // A role name that ends in '#' means the role whose last character is the stage's number: "softmax#" of stage 1 is
-// softmax1. A TMEM row's alias names the region whose columns it reuses on purpose, or is empty.
+// softmax1. One that no role has, such as "attend" beside attend0 and attend1, means every role of that name and a
+// number. A TMEM row's alias names the region whose columns it reuses on purpose, or is empty.
 #pragma once
 #include "ptx/types.cuh"
 
