@@ -290,7 +290,7 @@ struct PvIssuer {
 // Masks a block that reaches past the end of the keys, across the diagonal or over an edge of the window.
 __device__ __forceinline__ void mask_block(const Ctx& ctx, u32 first_row, u32 n_block, float (&s)[kTileN / 2]) {
     const u32 block_key = n_block * kTileN;
-    if (block_key + kTileN > ctx.p.seqlen_k)
+    if (kMask == Mask::kFull || block_key + kTileN > ctx.p.seqlen_k)
         COVER("tail_k");
     else
         COVER("block_edge");
