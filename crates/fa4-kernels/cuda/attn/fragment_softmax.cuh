@@ -14,7 +14,9 @@ struct FragmentRows {
     RowState row[2];
 };
 
-__device__ __forceinline__ u32 fragment_row(u32 warp, u32 lane, u32 half) { return warp % 4 * 16 + lane / 4 + half * 8; }
+__device__ __forceinline__ u32 fragment_row(u32 warp, u32 lane, u32 half) {
+    return warp % 4 * 16 + lane / 4 + half * 8;
+}
 
 __device__ __forceinline__ float quad_max(float x) {
     x = max_f32(x, shfl_sync_bfly_f32<1>(x));
@@ -28,16 +30,16 @@ __device__ __forceinline__ float quad_sum(float x) {
 
 // Both passes over a fragment walk it in chunks of 16 columns, and call `between` after every few: that is where the
 // caller issues what the tensor core should work on meanwhile.
-constexpr u32 kChunk = 8;               // elements of a thread in 16 columns
-constexpr u32 kMaxChunksPerCall = 4;    // looking for the maximum is about four times as fast as exponentiating
+constexpr u32 kChunk = 8;             // elements of a thread in 16 columns
+constexpr u32 kMaxChunksPerCall = 4;  // looking for the maximum is about four times as fast as exponentiating
 struct Nothing {
     __device__ __forceinline__ void operator()() {}
 };
 
 // Largest of each row's scores and what row_max was.
 template <u32 kCount, class Between>
-__device__ __forceinline__ void fragment_row_max(const float (&s)[kCount], const FragmentRows& rows, float (&largest)[2],
-                                                 Between& between) {
+__device__ __forceinline__ void fragment_row_max(const float (&s)[kCount], const FragmentRows& rows,
+                                                 float (&largest)[2], Between& between) {
     float chain[4] = {rows.row[0].row_max, minus_infinity(), rows.row[1].row_max, minus_infinity()};
 #pragma unroll
     for (u32 e = 0; e < kCount; ++e) {

@@ -2,10 +2,11 @@
 //
 // Full: tiles head by head, dealt out in turn, so that at any time few heads' K and V are in use (L2).
 //
-// Otherwise as for causal, where tile m of a head needs about m + 1 blocks: tiles m_blocks−1−j and j make a pair that costs the same for every
-// j; pairs are dealt out head by head like the tiles above. The last two to three rounds are not dealt as pairs but as
-// single tiles, longest first, in snake order (0 1 2 … then … 2 1 0), which evens out the end: what remains is about
-// 1 % over the ideal, against 3 % of whole pairs (dealing everything longest first, section by section, costs 20 %).
+// Otherwise as for causal, where tile m of a head needs about m + 1 blocks: tiles m_blocks−1−j and j make a pair that
+// costs the same for every j; pairs are dealt out head by head like the tiles above. The last two to three rounds are
+// not dealt as pairs but as single tiles, longest first, in snake order (0 1 2 … then … 2 1 0), which evens out the
+// end: what remains is about 1 % over the ideal, against 3 % of whole pairs (dealing everything longest first, section
+// by section, costs 20 %).
 //
 // With one CTA per tile there are only "last rounds": each takes one tile, and the hardware starts the longest first.
 #pragma once
@@ -16,7 +17,7 @@ template <Mask kMask> struct StaticScheduler {
     u32 per_head, n_items;  // items: tiles; causal: pairs
     u32 body_rounds = 0;    // rounds of pairs
     u32 round = 0;
-    bool second = false;    // of a pair
+    bool second = false;  // of a pair
 
     __device__ __forceinline__ StaticScheduler(const AttnParams& p, u32 tile_m) {
         cta = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
@@ -29,7 +30,8 @@ template <Mask kMask> struct StaticScheduler {
 
     // The next tile of this CTA: query block, and head counted over the batch. False: no more.
     __device__ __forceinline__ bool next(u32& m_block, u32& head) {
-        if (kMask != Mask::kFull) return round < body_rounds ? next_of_pair(m_block, head) : next_of_tail(m_block, head);
+        if (kMask != Mask::kFull)
+            return round < body_rounds ? next_of_pair(m_block, head) : next_of_tail(m_block, head);
         const u32 item = cta + round * n_ctas;
         ++round;
         head = item / per_head;

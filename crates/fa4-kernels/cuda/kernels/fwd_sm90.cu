@@ -52,13 +52,10 @@ static_assert(kHeadDim == 64 || kHeadDim == 96 || kHeadDim == 128 || kHeadDim ==
 static_assert(kDtype == Dtype::kBf16 || same_name(FWD_TEXT(FWD_DTYPE), "fp16"), "FWD_DTYPE");
 static_assert(kMask != Mask::kGeneral || same_name(FWD_TEXT(FWD_MASK), "general"), "FWD_MASK");
 
-// Attending warpgroups and keys per block: as many as registers (S, P and O are fragments) and shared memory hold; where
-// masks cut blocks, smaller ones waste less.
+// Attending warpgroups and keys per block: as many as registers (S, P and O are fragments) and shared memory hold;
+// where masks cut blocks, smaller ones waste less.
 constexpr u32 kGroups = kHeadDim == 64 ? 3 : 2;
-constexpr u32 kTileN = kHeadDim == 256                         ? 80
-                       : kHeadDim == 64 || kMask != Mask::kFull ? 128
-                       : kHeadDim == 96                         ? 160
-                                                                : 176;
+constexpr u32 kTileN = kHeadDim == 256 ? 80 : kHeadDim == 64 || kMask != Mask::kFull ? 128 : kHeadDim == 96 ? 160 : 176;
 constexpr u32 kTileM = kGroups * kGroupRows;
 constexpr u32 kKvStages = 4;
 constexpr u32 kWarps = 4 + 4 * kGroups;
@@ -106,13 +103,22 @@ constexpr Table<SmemRow, 3> kSmem = place(Table<SmemRow, 3>{{
     {"barriers", (2 * kQStages + 2 * kKvStages) * kMbarrierBytes, 8,     1,          0},
 }});
 
-constexpr Table<BarrierRow, 4> kBarriers = place(Table<BarrierRow, 4>{{
-    // name      arriver    waiter     meaning                                     stages     arrivals     tx_bytes
-    {"Q_full",   "load",    "attend",  "Q rows of a group in the slot",            kQStages,  1,           kQBytes,  0},
-    {"Q_empty",  "attend",  "load",    "O has left the slot",                      kQStages,  1,           0,        0},
-    {"KV_full",  "load",    "attend",  "K or V block in the slot",                 kKvStages, 1,           kKvBytes, 0},
-    {"KV_empty", "attend",  "load",    "slot read by the products of every group", kKvStages, 4 * kGroups, 0,        0},
-}}, find(kSmem, "barriers").offset);
+// The groups have no stage of a barrier to themselves, so that each is named.
+__device__ constexpr Table<BarrierRow, 4> make_barriers() {
+    Table<BarrierRow, 4> barriers = {{
+        // name      arriver            waiter             what becomes true                           stages     arrivals     tx_bytes
+        {"Q_full",   "load",            "attend0 attend1", "Q rows of a group in the slot",            kQStages,  1,           kQBytes,  0},
+        {"Q_empty",  "attend0 attend1", "load",            "O has left the slot",                      kQStages,  1,           0,        0},
+        {"KV_full",  "load",            "attend0 attend1", "K or V block in the slot",                 kKvStages, 1,           kKvBytes, 0},
+        {"KV_empty", "attend0 attend1", "load",            "slot read by the products of every group", kKvStages, 4 * kGroups, 0,        0},
+    }};
+    for (BarrierRow& row : barriers.row) {
+        char(&attend)[24] = same_name(row.arriver, "load") ? row.waiter : row.arriver;
+        for (u32 i = 0; kGroups == 3 && i < 24; ++i) attend[i] = "attend0 attend1 attend2"[i];
+    }
+    return barriers;
+}
+constexpr Table<BarrierRow, 4> kBarriers = place(make_barriers(), find(kSmem, "barriers").offset);
 // clang-format on
 
 // ------------------------------------------------------------------------------------------------ table asserts
@@ -259,7 +265,8 @@ __device__ __forceinline__ void mma_qk(const Ctx& ctx, u32 q_slot, u32 stage, fl
 
 // O += P·V, issued step by step. The queue in front of the tensor core is short and a warp that fills it waits: where
 // exponentials take long beside the products (head_dim 96 and 128), the last steps are issued between the chunks of the
-// softmax, whose first chunks then need not wait for them. How many, and after which the turn is passed: by measurement.
+// softmax, whose first chunks then need not wait for them. How many, and after which the turn is passed: by
+// measurement.
 constexpr u32 kPvSteps = kTileN / kWgmmaK;
 constexpr u32 kPvStepsLate = kHeadDim == 64 || kHeadDim == 256 ? 0 : kTileN == 176 ? 3 : 1;
 constexpr u32 kPvStepsAhead = kPvSteps - kPvStepsLate;
@@ -283,7 +290,7 @@ struct PvIssuer {
 // Masks a block that reaches past the end of the keys, across the diagonal or over an edge of the window.
 __device__ __forceinline__ void mask_block(const Ctx& ctx, u32 first_row, u32 n_block, float (&s)[kTileN / 2]) {
     const u32 block_key = n_block * kTileN;
-    if (block_key + kTileN > ctx.p.seqlen_k)
+    if (kMask == Mask::kFull || block_key + kTileN > ctx.p.seqlen_k)
         COVER("tail_k");
     else
         COVER("block_edge");
@@ -434,9 +441,9 @@ __device__ __forceinline__ void attend_blocks(const Ctx& ctx, const Job& job, Gr
 __device__ __forceinline__ void store_lse(const Ctx& ctx, const Job& job, u32 row, float lse) {
     const AttnParams& p = ctx.p;
     if (p.lse == nullptr || row >= p.seqlen_q) return;
-    st_global_f32(p.lse + (i64(job.batch) * p.lse_batch_stride + i64(job.head) * p.lse_head_stride +
-                           i64(row) * p.lse_row_stride),
-                  lse);
+    st_global_f32(
+        p.lse + (i64(job.batch) * p.lse_batch_stride + i64(job.head) * p.lse_head_stride + i64(row) * p.lse_row_stride),
+        lse);
 }
 
 // Normalises O, stages it where Q was and stores it by TMA, which clips rows past the end; and the LSE.

@@ -5,10 +5,10 @@
 #include "prim/smem_desc.cuh"
 #include "ptx/wgmma.cuh"
 
-constexpr u32 kGroupRows = 64;    // rows of a warpgroup's tile: the m64 of wgmma
+constexpr u32 kGroupRows = 64;  // rows of a warpgroup's tile: the m64 of wgmma
 constexpr u32 kGroupThreads = 128;
-constexpr u32 kWgmmaK = 16;       // contraction per wgmma of 16-bit operands
-constexpr u32 kSpanElems = 64;    // 16-bit elements of one swizzle span; a panel is that wide
+constexpr u32 kWgmmaK = 16;     // contraction per wgmma of 16-bit operands
+constexpr u32 kSpanElems = 64;  // 16-bit elements of one swizzle span; a panel is that wide
 
 // Everything of a wgmma descriptor but the start address: 128-byte swizzle, offsets in bytes (PTX 9.7.15.5.1.2).
 __device__ constexpr u64 wgmma_desc_base_sw128(u32 lbo, u32 sbo) {
@@ -48,8 +48,9 @@ __device__ __forceinline__ void wgmma_ss(float (&d)[kN / 2], u64 a_desc, u64 b_d
         if constexpr (kN == 176) wgmma_m64n176k16_f32_f16_ss(d, a_desc, b_desc, accumulate);
         if constexpr (kN == 192) wgmma_m64n192k16_f32_f16_ss(d, a_desc, b_desc, accumulate);
     }
-    static_assert(kN == 64 || kN == 80 || kN == 96 || kN == 112 || kN == 128 || kN == 144 || kN == 160 || kN == 176 || kN == 192,
-                  "a shape that ptx/wgmma.cuh has");
+    static_assert(
+        kN == 64 || kN == 80 || kN == 96 || kN == 112 || kN == 128 || kN == 144 || kN == 160 || kN == 176 || kN == 192,
+        "a shape that ptx/wgmma.cuh has");
 }
 
 template <Dtype kDtype, u32 kN>
@@ -66,8 +67,7 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[kN / 2], const u32* a, u64 b
         if constexpr (kN == 128) wgmma_m64n128k16_f32_f16_rs(d, a, b_desc);
         if constexpr (kN == 256) wgmma_m64n256k16_f32_f16_rs(d, a, b_desc);
     }
-    static_assert(kN == 64 || kN == 96 || kN == 128 || kN == 256,
-                  "a shape that ptx/wgmma.cuh has");
+    static_assert(kN == 64 || kN == 96 || kN == 128 || kN == 256, "a shape that ptx/wgmma.cuh has");
 }
 
 // D = A·Bᵀ: A is 64 rows, B kN rows, of kK elements each; both in panels of 64 columns. Asynchronous.
@@ -78,7 +78,7 @@ __device__ __forceinline__ void group_mma_abt(float (&d)[kN / 2], SmemAddr a, Sm
     for (u32 k = 0; k < kK; k += kWgmmaK) {
         const u32 in_panel = k % kSpanElems * 2, panel = k / kSpanElems;
         wgmma_ss<kDtype, kN>(d, a_desc + (panel * kPanelBytesA + in_panel) / 16,
-                            b_desc + (panel * kPanelBytesB + in_panel) / 16, k > 0);
+                             b_desc + (panel * kPanelBytesB + in_panel) / 16, k > 0);
     }
 }
 
