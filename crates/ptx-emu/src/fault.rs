@@ -45,6 +45,8 @@ pub enum Level {
 codes! {
     LeaseShared "lease.shared" Fault
         "Shared memory was touched while an asynchronous operation (a TMA copy or a matrix instruction) still held it. An operation holds its source and destination from its issue until some thread has observed its completion (a successful mbarrier wait, a bulk wait_group). Add the missing wait, or arrive on the 'empty' barrier with tcgen05.commit instead of a plain arrive."
+    ProxyFence "proxy.fence" Fault
+        "Shared memory that ordinary stores (or cp.async) wrote is read by a matrix instruction or a bulk copy, and no thread of the CTA has executed fence.proxy.async since. The two go through different proxies; an H200 then reads old data. Let each writing thread execute fence.proxy.async.shared::cta after its stores, before the barrier that hands them over."
     LeaseTmem "lease.tmem" Fault
         "Tensor memory was touched while a matrix instruction, a tcgen05.ld or a tcgen05.st still held it. Matrix results may be read after a tcgen05.commit's mbarrier phase was waited for; stored data may be read after tcgen05.wait::st of the storing warp and a hand-off; loaded cells may be overwritten after tcgen05.wait::ld."
     StrictLdUnwaited "strict.ld-unwaited" Strict

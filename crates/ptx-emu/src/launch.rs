@@ -121,7 +121,7 @@ pub struct Launch<'a> {
 /// Which checks run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Checks {
-    /// Leases of asynchronous operations.
+    /// Leases of asynchronous operations on memory and registers, and fences between proxies.
     pub lease: bool,
     /// Faults on undefined values.
     pub uninit: bool,

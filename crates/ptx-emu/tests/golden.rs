@@ -108,7 +108,7 @@ impl<'a> Parsed<'a> {
         self.module.functions.iter().find(|f| f.is_entry).ok_or_else(|| "no kernel in the file".into())
     }
 
-    fn run(&self, schedule: Schedule, seed: u64, checks: Checks) -> Res<(Report, Memory)> {
+    fn run(&self, schedule: Schedule, seed: u64, checks: Checks, strict: bool) -> Res<(Report, Memory)> {
         let h = &self.rev.header;
         let mut memory = Memory::new(h, &self.images, self.kernel()?)?;
         let region =
@@ -144,14 +144,7 @@ impl<'a> Parsed<'a> {
             outputs: memory.outputs(),
             annotations,
         };
-        let opts = Options {
-            schedule,
-            seed,
-            checks,
-            strict: h.strict,
-            step_limit: STEP_LIMIT,
-            ..Options::default()
-        };
+        let opts = Options { schedule, seed, checks, strict, step_limit: STEP_LIMIT, ..Options::default() };
         Ok((ptx_emu::run(&launch, &mut memory.gmem, &opts), memory))
     }
 
@@ -162,12 +155,12 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// Clean and right under every schedule and seed.
+/// Clean, at the strict level too, and right under every schedule and seed.
 fn clean(rev: &Revision, checks: Checks) -> Res<()> {
     let parsed = Parsed::new(rev)?;
     for (schedule, seed) in rev.header.runs()? {
         let at = format!("{} seed {seed}", schedule.as_str());
-        let (report, memory) = parsed.run(schedule, seed, checks)?;
+        let (report, memory) = parsed.run(schedule, seed, checks, true)?;
         if !report.is_clean() {
             return Err(format!("{at}: expected clean, got {}", parsed.render(&report.verdict)));
         }
@@ -184,7 +177,7 @@ fn faults(rev: &Revision) -> Res<()> {
     let (mut seen, mut missed) = (0, 0);
     for (schedule, seed) in rev.header.runs()? {
         let at = format!("broken: {} seed {seed}", schedule.as_str());
-        let (report, _) = parsed.run(schedule, seed, Checks::ALL)?;
+        let (report, _) = parsed.run(schedule, seed, Checks::ALL, rev.header.strict)?;
         let f = match &report.verdict {
             Verdict::Fault(f) => f,
             Verdict::Clean if rev.header.detect == "some" => {
@@ -219,7 +212,7 @@ fn litmus(rev: &Revision) -> Res<()> {
     }
     for (name, want) in &rev.header.litmus {
         let schedule = Schedule::parse(name).ok_or_else(|| format!("no schedule `{name}`"))?;
-        let (report, memory) = parsed.run(schedule, 0, Checks::NONE)?;
+        let (report, memory) = parsed.run(schedule, 0, Checks::NONE, false)?;
         let got = match (&report.verdict, memory.difference()) {
             (Verdict::Clean, None) => "right".to_string(),
             (Verdict::Clean, Some(_)) => "wrong".to_string(),
@@ -240,7 +233,7 @@ fn litmus(rev: &Revision) -> Res<()> {
 fn pin(rev: &Revision, path: &Path) -> Res<()> {
     let parsed = Parsed::new(rev)?;
     for (schedule, seed) in rev.header.runs()? {
-        let (report, _) = parsed.run(schedule, seed, Checks::ALL)?;
+        let (report, _) = parsed.run(schedule, seed, Checks::ALL, rev.header.strict)?;
         if let Verdict::Fault(_) = &report.verdict {
             return compare(path, &parsed.render(&report.verdict));
         }
@@ -251,7 +244,7 @@ fn pin(rev: &Revision, path: &Path) -> Res<()> {
 fn unsupported(rev: &Revision, path: &Path) -> Res<()> {
     let parsed = Parsed::new(rev)?;
     for (schedule, seed) in rev.header.runs()? {
-        let (report, _) = parsed.run(schedule, seed, Checks::ALL)?;
+        let (report, _) = parsed.run(schedule, seed, Checks::ALL, rev.header.strict)?;
         let text = parsed.render(&report.verdict);
         if !matches!(report.verdict, Verdict::Unsupported { .. }) {
             return Err(format!("expected unsupported, got {text}"));

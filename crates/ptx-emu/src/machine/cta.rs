@@ -286,6 +286,8 @@ pub struct Cta {
     pub bulk: HashMap<(u32, u32), BulkGroups>,
     /// Accumulator (column, columns) of the matrix operations that no commit covers yet.
     pub mma_open: Vec<(u32, u32)>,
+    /// Step + 1 of the last `fence.proxy.async` of any warp.
+    pub proxy_fence: u64,
     /// Warpgroups, for the agreement of their warps on each wgmma.
     pub warpgroups: Vec<Warpgroup>,
     /// Start of dynamic shared memory, as a window address.

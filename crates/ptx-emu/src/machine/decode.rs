@@ -210,6 +210,11 @@ impl Cx<'_> {
             }
             "nanosleep" | "prefetch" | "prefetchu" | "discard" | "applypriority" | "createpolicy"
             | "pmevent" | "griddepcontrol" | "barrier_dummy" => self.hint(op, args),
+            "fence"
+                if op.has("proxy") && op.mods.iter().any(|m| m.starts_with("async")) && !op.has("global") =>
+            {
+                plain(Inst::ProxyFence, C::Fence)
+            }
             "fence" | "membar" => plain(Inst::Fence, C::Fence),
             "ld" | "ldu" => self.ld(op, args),
             "st" => self.st(op, args),

@@ -39,7 +39,8 @@ impl Machine<'_> {
         let mut left = quantum;
         while left > 0 {
             let warp = &mut c.warps[w];
-            if warp.tracked == 0 && mask != 0 {
+            // Clocks count every instruction, so the timed schedule goes one by one.
+            if warp.tracked == 0 && mask != 0 && c.clocks.is_none() {
                 let n = run_registers(&prog.code, warp, pc, meet, mask, left);
                 self.steps += u64::from(n);
                 pc += n;
@@ -114,6 +115,12 @@ impl Machine<'_> {
                     pc += 1;
                 }
                 Inst::Nop | Inst::Fence => pc += 1,
+                Inst::ProxyFence => {
+                    if m != 0 {
+                        c.proxy_fence = self.steps + 1;
+                    }
+                    pc += 1;
+                }
                 Inst::Bra(t) => {
                     if m == mask {
                         pc = *t;
@@ -151,7 +158,9 @@ impl Machine<'_> {
 
     fn other(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, inst: &Inst) -> Res<Next> {
         match inst {
-            Inst::Alu(_) | Inst::Cover(_) | Inst::Nop | Inst::Fence | Inst::Bra(_) => Ok(Next::Advance),
+            Inst::Alu(_) | Inst::Cover(_) | Inst::Nop | Inst::Fence | Inst::ProxyFence | Inst::Bra(_) => {
+                Ok(Next::Advance)
+            }
             Inst::BrxIdx(idx, targets) => self.brx(c, w, s, pc, m, *idx, targets),
             Inst::Exit => {
                 let all = m == c.warps[w].splits[s].mask;
@@ -373,12 +382,14 @@ impl Machine<'_> {
 }
 
 /// Runs the unguarded register instructions that follow from `pc` on, at most `most` of them and none at or beyond
-/// `meet`; returns how many. Nothing else has to be looked at between them.
+/// `meet`; returns how many. Nothing else has to be looked at between them; those that touch a wgmma's registers end
+/// the stretch.
 fn run_registers(code: &[Decoded], warp: &mut Warp, pc: u32, meet: u32, mask: u32, most: u32) -> u32 {
     let end = if meet > pc { most.min(meet - pc) } else { most };
     let mut n = 0;
     while n < end
-        && let Some(Decoded { inst: Inst::Alu(op), guard: None, class, .. }) = code.get((pc + n) as usize)
+        && let Some(Decoded { inst: Inst::Alu(op), guard: None, wgmma_regs: false, class, .. }) =
+            code.get((pc + n) as usize)
     {
         warp.counts[*class as usize] += 1;
         (op.f)(&mut warp.regs, op, mask);

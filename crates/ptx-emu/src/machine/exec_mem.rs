@@ -178,6 +178,7 @@ impl Machine<'_> {
                 self.lease_shared(c, w, pc, off, n, true)?;
                 self.not_a_barrier(c, w, pc, addr as u32, n as u32)?;
                 c.shared.store(off, data, undef);
+                self.stored(c, w, pc, off, n);
                 Ok(())
             }
             Place::Global => match self.gmem.store(addr, data, undef, !0) {

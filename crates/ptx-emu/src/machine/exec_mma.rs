@@ -359,11 +359,23 @@ pub(super) fn gather(c: &Cta, addrs: &[u32], bytes: u32, k: usize, out: &mut Vec
     let mut undef = vec![false; addrs.len() / k];
     for (row, a) in addrs.chunks_exact(k).enumerate() {
         let mut bad = false;
-        for &a in a {
-            // Bounds were checked when the instruction was issued.
-            let (v, u) = c.shared.element(a, bytes).unwrap_or((0, true));
-            bad |= u;
-            out.push(v);
+        for unit in a.chunks(16 / bytes as usize) {
+            // K-major elements fill aligned units of 16 bytes.
+            if let Some((data, u)) = c.shared.unit(unit, bytes) {
+                bad |= u != 0;
+                match bytes {
+                    1 => out.extend(data.map(u32::from)),
+                    2 => out.extend(data.as_chunks().0.iter().map(|x| u32::from(u16::from_le_bytes(*x)))),
+                    _ => out.extend(data.as_chunks().0.iter().map(|x| u32::from_le_bytes(*x))),
+                }
+                continue;
+            }
+            for &a in unit {
+                // Bounds were checked when the instruction was issued.
+                let (v, u) = c.shared.element(a, bytes).unwrap_or((0, true));
+                bad |= u;
+                out.push(v);
+            }
         }
         undef[row] = bad;
     }

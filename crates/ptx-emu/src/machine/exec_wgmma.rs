@@ -220,7 +220,8 @@ impl Machine<'_> {
                 _ => None,
             };
             if let Some((seq, does)) = unordered {
-                return Err(self.wgmma_conflict(c, w, pc, r, seq, does, "written"));
+                let stop = self.wgmma_conflict(c, w, pc, r, seq, does, "written");
+                return Err(missing(stop, "wgmma.fence.sync.aligned between wgmmas of different shapes"));
             }
         }
         Ok(())
@@ -318,24 +319,25 @@ impl Machine<'_> {
             (None, WgmmaA::Desc(_)) => return,
         };
         let regs = &mut c.warps[w].regs;
-        // Undefined elements of D: by row, one bit a column would not do for n = 256.
-        let mut undef = vec![false; if op.scale_d { ROWS * n } else { 0 }];
-        let mut any = a_undef.iter().chain(&b_undef).any(|&u| u);
-        buf.c.clear();
+        // Which elements of the accumulator are undefined; filled only when there are some.
+        let mut undef: Vec<bool> = vec![];
         if op.scale_d {
             buf.c.resize(ROWS * n, 0);
-            for_each_acc(n, |e, t, row, col| {
-                let (slot, half) = if i.f16_acc { (i.d[e / 2], e & 1) } else { (i.d[e], 0) };
-                let v = regs.r32[slot as usize].0[t];
-                buf.c[row * n + col] = if i.f16_acc { v >> (16 * half) & 0xffff } else { v };
-                if regs.u32[slot as usize] >> t & 1 != 0 {
+            let per_reg = if i.f16_acc { 2 } else { 1 };
+            for e in 0..n / 2 {
+                let (slot, half) = (i.d[e / per_reg] as usize, e % per_reg);
+                let v = &regs.r32[slot].0;
+                for_each_lane(e, n, |t, at| {
+                    buf.c[at] = if i.f16_acc { v[t] >> (16 * half) & 0xffff } else { v[t] };
+                });
+                if regs.u32[slot] != 0 {
+                    undef.resize(ROWS * n, false);
                     let mask = if i.f16_acc { 3 << (2 * half) } else { 0xf };
-                    let u = regs.b32[slot as usize][t] & mask != 0;
-                    undef[row * n + col] = u;
-                    any |= u;
+                    for_each_lane(e, n, |t, at| undef[at] = regs.bytes32(slot as u32, t) & mask != 0);
                 }
-            });
+            }
         }
+        let any = !undef.is_empty() || a_undef.iter().chain(&b_undef).any(|&u| u);
         let shape = mma::Op {
             model: if bits == 8 { Model::WGMMA_FP8 } else { Model::WGMMA },
             a_fmt: i.a_fmt,
@@ -353,21 +355,22 @@ impl Machine<'_> {
         } else {
             mma::mma(&shape, &buf.a, &buf.b, acc, &mut buf.d, &mut self.scratch);
         }
-        let is_undef = |row: usize, col: usize| {
-            a_undef[row] || b_undef[col] || undef.get(row * n + col).copied().unwrap_or(false)
-        };
+        let is_undef =
+            |at: usize| a_undef[at / n] || b_undef[at % n] || undef.get(at).copied().unwrap_or(false);
         let per_reg = if i.f16_acc { 2 } else { 1 };
         for (r, &slot) in i.d.iter().enumerate() {
             let mut out = V32([0; 32]);
             let (mut lanes, mut bytes) = (0u32, [0u8; 32]);
-            for t in 0..32 {
-                for h in 0..per_reg {
-                    let (row, col) = fragments::acc(t, r * per_reg + h);
-                    out.0[t] |= buf.d[row * n + col] << (16 * h);
-                    if any && is_undef(row, col) {
-                        lanes |= 1 << t;
-                        bytes[t] |= if i.f16_acc { 3 << (2 * h) } else { 0xf };
-                    }
+            for h in 0..per_reg {
+                let e = r * per_reg + h;
+                for_each_lane(e, n, |t, at| out.0[t] |= buf.d[at] << (16 * h));
+                if any {
+                    for_each_lane(e, n, |t, at| {
+                        if is_undef(at) {
+                            lanes |= 1 << t;
+                            bytes[t] |= if i.f16_acc { 3 << (2 * h) } else { 0xf };
+                        }
+                    });
                 }
             }
             regs.r32[slot as usize] = out;
@@ -379,12 +382,22 @@ impl Machine<'_> {
     }
 }
 
-/// Calls `f(element, thread, row, column)` for every element of a 16 × n accumulator.
-fn for_each_acc(n: usize, mut f: impl FnMut(usize, usize, usize, usize)) {
-    for e in 0..n / 2 {
-        for t in 0..32 {
-            let (row, col) = fragments::acc(t, e);
-            f(e, t, row, col);
+/// The same fault, missing something else.
+fn missing(stop: Stop, what: &str) -> Stop {
+    match stop {
+        Stop::Fault(f) => Stop::Fault(Box::new(f.missing(what))),
+        other => other,
+    }
+}
+
+/// Calls `f(thread, index)` for the 32 threads that hold element `e` of a 16 × n accumulator, which is row-major.
+#[inline(always)]
+fn for_each_lane(e: usize, n: usize, mut f: impl FnMut(usize, usize)) {
+    let (row, col) = fragments::acc(0, e);
+    for g in 0..8 {
+        let at = (row + g) * n + col;
+        for q in 0..4 {
+            f(4 * g + q, at + 2 * q);
         }
     }
 }

@@ -482,7 +482,9 @@ pub enum Inst {
     Mbar(Mbar),
     /// `mbarrier.pending_count`.
     PendingCount(u32, u32),
-    /// Any fence.
+    /// `fence.proxy.async` that covers shared memory.
+    ProxyFence,
+    /// Any other fence.
     Fence,
     /// `setmaxnreg`: increase?, registers.
     SetMaxNReg(bool, u32),

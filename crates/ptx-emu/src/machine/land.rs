@@ -4,7 +4,7 @@ use super::cta::{Cta, LdState, Release, State};
 use super::inst::{Inst, TmemMove, TmemShape};
 use super::ops::{Kind, OpId, Pending};
 use super::run::{Machine, Res};
-use super::shared::WINDOW_BASE;
+use super::shared::{GRANULE, WINDOW_BASE};
 use crate::fault::{Code, Fault};
 use crate::isa::tcgen05_layout::{cp_source, ld_st_cell, ld_st_cells_16b};
 use crate::tma::tile::{self, Chunk};
@@ -42,7 +42,9 @@ impl Machine<'_> {
                 for &(d, s, take, n) in copies {
                     let mut buf = [0u8; 16];
                     let u = self.gload(c, &p, s, &mut buf[..take as usize])?;
-                    c.shared.store((d - WINDOW_BASE) as usize, &buf[..n as usize], u);
+                    let off = (d - WINDOW_BASE) as usize;
+                    c.shared.store(off, &buf[..n as usize], u);
+                    self.stored(c, w, pc, off, n as usize);
                 }
             }
             Kind::CpArrive { mbar, count, after } => {
@@ -163,7 +165,9 @@ impl Machine<'_> {
             if let Some(e) = elem {
                 tile::convert_load(e, &mut buf[..n]);
             }
-            c.shared.store((k.smem - WINDOW_BASE) as usize, &buf[..n], undef);
+            let off = (k.smem - WINDOW_BASE) as usize;
+            c.shared.store(off, &buf[..n], undef);
+            c.shared.stored[off / GRANULE as usize] = Default::default();
         }
         Ok(())
     }

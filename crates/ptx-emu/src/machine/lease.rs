@@ -112,6 +112,9 @@ impl Machine<'_> {
             let off = (k.smem - WINDOW_BASE) as usize;
             for g in off / 16..(off + usize::from(k.len)).div_ceil(16) {
                 self.granule(c, w, pc, g, write, true)?;
+                if !write {
+                    self.proxy_read(c, w, pc, g)?;
+                }
             }
         }
         if let Some(id) = id {
@@ -152,6 +155,7 @@ impl Machine<'_> {
             last = g;
             if self.opts.checks.lease {
                 self.granule(c, w, pc, g, false, false)?;
+                self.proxy_read(c, w, pc, g)?;
                 c.shared.mma_read[g] = seq;
             }
         }
@@ -170,18 +174,20 @@ impl Machine<'_> {
     ) -> Res<()> {
         let warps = c.warps.len();
         let mut last = usize::MAX;
-        for &a in addrs {
-            let g = match c.shared.offset(a, bytes) {
-                Some(off) => off / 16,
-                None => self.shared_offset(c, w, pc, u64::from(a), bytes)? / 16,
-            };
-            if g == last {
-                continue;
-            }
-            last = g;
-            if self.opts.checks.lease {
-                self.granule(c, w, pc, g, false, false)?;
-                c.shared.wgmma_reads(warps)[g * warps + w] = seq;
+        for unit in addrs.chunks((GRANULE / bytes) as usize) {
+            // K-major elements fill a granule: one look is enough.
+            let n = if c.shared.unit(unit, bytes).is_some() { 1 } else { unit.len() };
+            for &a in &unit[..n] {
+                let g = self.shared_offset(c, w, pc, u64::from(a), bytes)? / GRANULE as usize;
+                if g == last {
+                    continue;
+                }
+                last = g;
+                if self.opts.checks.lease {
+                    self.granule(c, w, pc, g, false, false)?;
+                    self.proxy_read(c, w, pc, g)?;
+                    c.shared.wgmma_reads(warps)[g * warps + w] = seq;
+                }
             }
         }
         Ok(())

@@ -21,6 +21,7 @@ mod lease;
 mod names;
 pub mod ops;
 pub mod predict;
+mod proxy;
 mod run;
 mod sched;
 mod setup;

@@ -235,15 +235,16 @@ fn overtaken(m: &MbarSlot, warp: u32) -> String {
 }
 
 /// Operations that may land now, oldest first: of the matrix pipe and of each warp's wgmmas only the head. A commit
-/// waits for the operations of its own thread, and those before them, not for what another thread issued later.
+/// waits for the operations of its own thread, and those before them, not for what another thread issued; the
+/// commits of a warp complete in order.
 pub(super) fn ready_ops(c: &Cta) -> Vec<usize> {
-    let (mut pipe_seen, mut wgmma_seen) = (false, 0u32);
+    let (mut pipe_seen, mut wgmma_seen, mut commit_seen) = (false, 0u32, 0u32);
     let mut oldest = u32::MAX;
     let mut out = Vec::new();
     for (i, p) in c.pending.iter().enumerate() {
         if p.in_mma_pipe() {
             let blocked = match &p.kind {
-                Kind::Commit { seq, .. } => oldest <= *seq,
+                Kind::Commit { seq, .. } => oldest <= *seq || commit_seen >> p.warp & 1 != 0,
                 _ => pipe_seen,
             };
             if let Kind::Cp { seq, .. } = &p.kind {
@@ -251,6 +252,7 @@ pub(super) fn ready_ops(c: &Cta) -> Vec<usize> {
             } else if let Kind::Mma(op) = &p.kind {
                 oldest = oldest.min(op.seq);
             }
+            commit_seen |= u32::from(matches!(p.kind, Kind::Commit { .. })) << p.warp;
             pipe_seen = true;
             if blocked {
                 continue;

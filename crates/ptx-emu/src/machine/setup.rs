@@ -181,6 +181,7 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
         mma_released: 0,
         bulk: HashMap::new(),
         mma_open: vec![],
+        proxy_fence: 0,
         warpgroups: vec![Default::default(); n.div_ceil(4) as usize],
         dynamic_base: WINDOW_BASE + prog.layout.static_smem,
         next_warp: 0,

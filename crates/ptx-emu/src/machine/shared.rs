@@ -5,6 +5,8 @@
 //! has been *observed* complete is looked up where the lease is checked, so releasing costs nothing here.
 //! Of several concurrent bulk readers of one granule only the newest is remembered.
 
+pub use super::proxy::Stored;
+
 /// Bytes in a granule, the unit of asynchronous accesses.
 pub const GRANULE: u32 = 16;
 /// Where user shared memory begins in the shared window (read off an H200).
@@ -23,6 +25,8 @@ pub struct SharedMemory {
     pub mma_read: Vec<u32>,
     /// Per granule and warp: sequence number of the last wgmma of the warp that reads it. Empty before the first.
     pub wgmma_read: Vec<u32>,
+    /// Per granule: the last ordinary store, until a bulk copy overwrites it.
+    pub stored: Vec<Stored>,
     size: u32,
 }
 
@@ -37,6 +41,7 @@ impl SharedMemory {
             read_op: vec![0; n],
             mma_read: vec![0; n],
             wgmma_read: vec![],
+            stored: vec![Stored::default(); n],
             size,
         }
     }
@@ -106,6 +111,19 @@ impl SharedMemory {
             self.wgmma_read = vec![0; self.undef.len() * warps];
         }
         &mut self.wgmma_read
+    }
+
+    /// The 16 bytes of a granule and its undefined bits, where `addrs`, ascending addresses of elements of
+    /// `elem_bytes`, are all that it holds.
+    #[inline]
+    pub fn unit(&self, addrs: &[u32], elem_bytes: u32) -> Option<([u8; 16], u16)> {
+        let (first, last) = (*addrs.first()?, *addrs.last()?);
+        if addrs.len() as u32 * elem_bytes != GRANULE || last.wrapping_sub(first) != GRANULE - elem_bytes {
+            return None;
+        }
+        let off = self.offset(first, GRANULE)?;
+        let data = self.bytes[off..off + 16].first_chunk()?;
+        (off % 16 == 0).then_some((*data, self.undef[off / 16]))
     }
 
     /// Value of an element of `elem_bytes` at window address `addr`; `None` outside the allocation.

@@ -123,7 +123,8 @@ impl Images {
                 let image = v.as_ref().map(|v| bytes(ty, len, v)).transpose();
                 image.map_err(|e| format!("{what} of `{name}`: {e}"))
             };
-            let image = Image { ty, len, init: eval("init", &p.init)?, expect: eval("expect", &p.expect)? };
+            let init = p.init.clone().filter(|v| v.as_str() != Some("undefined"));
+            let image = Image { ty, len, init: eval("init", &init)?, expect: eval("expect", &p.expect)? };
             if images.insert(name.clone(), image).is_some() {
                 return Err(format!("two buffers `{name}`"));
             }
