@@ -144,7 +144,8 @@ mod tests {
     #[test]
     fn other_sets_are_read_and_explained_too() {
         for set in ["claim.csv", "real.csv"] {
-            let selection = select(Source::File(&workspace().join("sets").join(set)), None, 1, |_| 5).unwrap();
+            let selection =
+                select(Source::File(&workspace().join("sets").join(set)), None, 1, |_| 5).unwrap();
             assert!(!selection.unsupported.is_empty() && !selection.routed.is_empty(), "{set}");
         }
     }

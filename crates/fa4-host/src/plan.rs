@@ -161,7 +161,8 @@ pub fn plan(p: &AttnProblem, tensors: &Tensors, tau: f32) -> Result<Option<Launc
 /// stay within 32 bits.
 fn window(p: &AttnProblem) -> (i32, i32) {
     let right = if p.mask.causal { Some(0) } else { p.mask.window_right };
-    let bound = |keys: Option<u64>, len: u64| keys.filter(|k| k.saturating_add(1) < len).map_or(-1, |k| k as i32);
+    let bound =
+        |keys: Option<u64>, len: u64| keys.filter(|k| k.saturating_add(1) < len).map_or(-1, |k| k as i32);
     (bound(p.mask.window_left, p.seqlen_k), bound(right, p.seqlen_q))
 }
 
@@ -193,7 +194,8 @@ fn check_sinks(p: &AttnProblem, sinks: Option<u64>) -> Result<u64, HostError> {
             Err(error(format!("{at:#x}"), "a multiple of 4 bytes and not 0", advice))
         }
         (true, None) => {
-            let advice = "Pass an f32 array with one logit per query head, or set the problem's sink to false.";
+            let advice =
+                "Pass an f32 array with one logit per query head, or set the problem's sink to false.";
             Err(error("absent".into(), "given where the problem has sinks", advice))
         }
         (false, Some(at)) => {

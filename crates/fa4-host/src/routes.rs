@@ -64,7 +64,7 @@ fn keep(
     if !rows.is_empty() {
         return Ok(());
     }
-    allowed.sort_by_key(|text| (text.len(), text.clone()));  // numbers by size
+    allowed.sort_by_key(|text| (text.len(), text.clone())); // numbers by size
     allowed.dedup();
     Err(HostError::Unsupported { what, given, kernel, allowed: allowed.join(", "), advice })
 }

@@ -124,7 +124,12 @@ mod tests {
             // Spelled out, or put together by a macro from the variant's last word.
             let (spelled, word) = (format!(" {}(", row.entry), row.variant.rsplit('_').next().unwrap());
             let by_macro = format!("_ENTRY({word},");
-            assert!(text.contains(&spelled) || text.contains(&by_macro), "{} lacks {}", row.source, row.entry);
+            assert!(
+                text.contains(&spelled) || text.contains(&by_macro),
+                "{} lacks {}",
+                row.source,
+                row.entry
+            );
         }
     }
 

@@ -231,12 +231,13 @@ pub fn features(seed: u64) -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in [DType::Bf16, DType::F16] {
         for head_dim in [64, 96, 128] {
-            let mut add = |what: &str, sizes: (u64, u64), mask: Mask, qdist, change: &dyn Fn(&mut AttnProblem)| {
-                let mut problem = AttnProblem::dense(1, sizes, (2, 1), head_dim, mask, dtype);
-                change(&mut problem);
-                let id = format!("feature_{what}_q{}_k{}_h2kv1_d{head_dim}_{dtype}", sizes.0, sizes.1);
-                cases.push(Case { qdist, ..Case::dense(id, problem, seed) });
-            };
+            let mut add =
+                |what: &str, sizes: (u64, u64), mask: Mask, qdist, change: &dyn Fn(&mut AttnProblem)| {
+                    let mut problem = AttnProblem::dense(1, sizes, (2, 1), head_dim, mask, dtype);
+                    change(&mut problem);
+                    let id = format!("feature_{what}_q{}_k{}_h2kv1_d{head_dim}_{dtype}", sizes.0, sizes.1);
+                    cases.push(Case { qdist, ..Case::dense(id, problem, seed) });
+                };
             let none = |_: &mut AttnProblem| ();
             // A long row: every ring wraps twice, blocks are skipped on both sides, both edges cut blocks.
             add("window_both", (384, 1100), window(Some(200), Some(64)), QDist::Randn, &none);
@@ -260,7 +261,8 @@ pub fn features(seed: u64) -> Vec<Case> {
             }
         }
     }
-    let rescaled: Vec<Case> = cases.iter().filter(|c| c.id.contains("window_both")).map(Case::with_tau_zero).collect();
+    let rescaled: Vec<Case> =
+        cases.iter().filter(|c| c.id.contains("window_both")).map(Case::with_tau_zero).collect();
     cases.extend(rescaled);
     cases
 }

@@ -86,7 +86,15 @@ impl Bounds {
             + exp2_error;
         let eta = if p.q_dtype == DType::F16 { 2f64.powi(-25) } else { 0.0 };
         let delta_lse = scale * delta_s + delta_cap + exp2_error;
-        Bounds { delta_s, epsilon, u: unit_roundoff(p.q_dtype), eta, delta_lse, dtype: p.q_dtype, independent }
+        Bounds {
+            delta_s,
+            epsilon,
+            u: unit_roundoff(p.q_dtype),
+            eta,
+            delta_lse,
+            dtype: p.q_dtype,
+            independent,
+        }
     }
 
     /// ε > 2^-6: only finiteness, the winning key and T1 are judged.
