@@ -44,8 +44,9 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     let needed = select(source, pattern.as_ref(), args.seed, |_| 1)?;
     let candidate = args.cand.as_deref().zip(args.namespace.as_deref());
     let candidate = candidate.map(|(path, namespace)| Candidate { path, namespace });
-    // Without a filter every variant is compiled: one that no case needs is a gap in coverage.
-    let wanted = |row: &KernelRow| pattern.is_none() || needed.routed.iter().any(|r| r.kernel == row);
+    // For the whole set every variant is compiled: one that no case needs is a gap in coverage.
+    let whole = pattern.is_none() && args.configs.is_none() && !args.smoke;
+    let wanted = |row: &KernelRow| whole || needed.routed.iter().any(|r| r.kernel == row);
     let kernels = compile(&Builder::open(&root)?, &root, candidate, wanted)?;
     let compiled = start.elapsed();
 

@@ -91,7 +91,7 @@ pub fn compile(
         });
     }
     match candidate {
-        Some(candidate) if kernels.is_empty() => Err(GateError::NoEntry {
+        Some(candidate) if kernels.is_empty() && !images.is_empty() => Err(GateError::NoEntry {
             path: candidate.path.to_path_buf(),
             defined: images
                 .iter()

@@ -3,9 +3,9 @@
 //     O = softmax(scale · Q Kᵀ + mask) V        LSE = ln Σ exp(scale · Q Kᵀ + mask)
 //
 // Compiled once per FWD_HEAD_DIM (64, 96, 128) and FWD_DTYPE (bf16, fp16) into three entries: `full`, `causal` (aligned
-// bottom-right) and `general`, where sliding window, softcap and sinks are parameters. Any seqlen_q ≥ 1 and seqlen_k, any
-// GQA ratio, any batch, strides by tensor map. Rows that see no key give O = 0 and LSE = −inf. Not supported here: other
-// head dims, fp8, varlen, paging, dropout, biases.
+// bottom-right) and `general`, where sliding window, softcap and sinks are parameters. Any seqlen_q ≥ 1 and seqlen_k,
+// any GQA ratio, any batch, strides by tensor map. Rows that see no key give O = 0 and LSE = −inf. Not supported here:
+// other head dims, fp8, varlen, paging, dropout, biases.
 //
 // A CTA owns 256 rows of one head as two tiles of 128. Sixteen warps, one job each; everything is handed over through
 // mbarriers. While a softmax group works on one tile, the tensor core works on the other:
@@ -17,8 +17,8 @@
 //   correction                                   [O0·=α]       [O1·=α]         …  [O/row_sum → smem]
 //   epilogue                                                                                     [smem → global]
 //
-// K/V blocks run from the last to the first, so that masked blocks come first. Both tiles share every K/V block; a
-// tile that does not need the first of them (causal) joins later, one that does not need the last (window) leaves early.
+// K/V blocks run from the last to the first, so that masked blocks come first. Both tiles share every K/V block; a tile
+// that does not need the first of them (causal) joins later, one that does not need the last (window) leaves early.
 //
 // The deep dive (state machine per role, why each wait exists) is docs/kernels/fwd_sm100.md.
 
