@@ -43,8 +43,9 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     let places = Places::open(args.device)?;
     let candidate = args.cand.as_deref().zip(args.namespace.as_deref());
     let candidate = candidate.map(|(path, namespace)| Candidate { path, namespace });
-    // Without a filter every variant is compiled: one that no case needs is a gap in coverage.
-    let wanted = |row: &KernelRow| pattern.is_none() || routed.iter().any(|r| r.kernel == row);
+    // For the whole set every variant is compiled: one that no case needs is a gap in coverage.
+    let whole = pattern.is_none() && args.configs.is_none() && !args.smoke;
+    let wanted = |row: &KernelRow| whole || routed.iter().any(|r| r.kernel == row);
     let builder = Builder::open(&root)?;
     let emulated = |row: &KernelRow| wanted(row) && places.on_emulator(row);
     let kernels = compile(&builder, &root, candidate, emulated)?;

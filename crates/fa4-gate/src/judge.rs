@@ -259,3 +259,18 @@ impl GateDevice for EmuDevice {
         lines
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_differ_where_bits_do() {
+        let output = Output { o: vec![0x3f80, 0x8000], lse: vec![0.0, 1.5] };
+        assert_eq!(output.digest(), output.clone().digest());
+        let other = Output { o: vec![0x3f80, 0x0000], ..output.clone() };
+        assert!(!output.same_bits(&other) && output.digest() != other.digest());
+        let other = Output { lse: vec![-0.0, 1.5], ..output.clone() };
+        assert!(!output.same_bits(&other) && output.digest() != other.digest());
+    }
+}

@@ -153,7 +153,7 @@ fn compile_for<M: Clone>(
         });
     }
     match candidate {
-        Some(candidate) if kernels.is_empty() => Err(GateError::NoEntry {
+        Some(candidate) if kernels.is_empty() && !images.is_empty() => Err(GateError::NoEntry {
             path: candidate.path.to_path_buf(),
             defined: defined.join(", "),
             wanted: rows.iter().map(|r| r.entry).collect::<Vec<_>>().join(", "),

@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn filters_see_kernel_and_case() {
-        assert_eq!(full(Some("sm100.*causal/tail_.*q129")).routed.len(), 1);
+        assert_eq!(full(Some("sm100_hd128_bf16_causal/tail_.*q129")).routed.len(), 1);
         assert!(full(Some("^none/")).routed.is_empty());
         assert!(full(Some("nothing at all")).unsupported.is_empty());
     }

@@ -231,6 +231,28 @@ mod tests {
     }
 
     #[test]
+    fn agreement_counts_cases_and_names_disagreements() {
+        let on = |device, case: &str, status, digest| Row {
+            device: Some(device),
+            digest: Some(digest),
+            ..row("k", case, "eager", status)
+        };
+        let rows = [
+            on("cuda", "a", Status::Pass, 1),
+            on("cuda", "a", Status::Pass, 1),
+            on("cuda", "b", Status::Pass, 2),
+            on("cuda", "gpu only", Status::Pass, 3),
+            on("emu", "a", Status::Pass, 1),
+            on("emu", "b", Status::Fault, 5),
+        ];
+        let text = agreement(&rows);
+        assert!(text.starts_with("GPU and emulator: 2 cases ran on both, 1 with the same bits"), "{text}");
+        assert!(text.ends_with("k b: pass on the GPU, fault in the emulator"), "{text}");
+        // A row per device.
+        assert_eq!(verdicts(rows.iter()).lines().filter(|line| line.contains("│ a ")).count(), 2);
+    }
+
+    #[test]
     fn the_summary_counts() {
         let rows = [
             row("k", "a", "eager", Status::Pass),

@@ -173,7 +173,11 @@ pub fn smoke(seed: u64) -> Vec<Case> {
         qdist: QDist::MonotoneUp,
         ..bf16("smoke_q128_k513_h2kv1_nc_monotone_up", 1, (128, 513), (2, 1), Mask::FULL)
     };
+    let window = Mask { causal: false, window_left: Some(150), window_right: Some(0) };
+    let mut general = bf16("smoke_q129_k385_h2kv1_window_sink_softcap", 1, (129, 385), (2, 1), window);
+    (general.problem.sink, general.problem.softcap) = (true, 3.0);
     vec![
+        general,
         bf16("smoke_q129_k257_h2kv1_c", 1, (129, 257), (2, 1), Mask::CAUSAL),
         bf16("smoke_q257_k129_h2kv2_c", 1, (257, 129), (2, 2), Mask::CAUSAL),
         bf16("smoke_q200_k200_h4kv2_nc", 1, (200, 200), (4, 2), Mask::FULL),
@@ -230,7 +234,7 @@ pub fn features(seed: u64) -> Vec<Case> {
     let window = |left, right| Mask { causal: false, window_left: left, window_right: right };
     let mut cases = Vec::new();
     for dtype in [DType::Bf16, DType::F16] {
-        for head_dim in [64, 96, 128] {
+        for head_dim in [64, 96, 128, 256] {
             let mut add =
                 |what: &str, sizes: (u64, u64), mask: Mask, qdist, change: &dyn Fn(&mut AttnProblem)| {
                     let mut problem = AttnProblem::dense(1, sizes, (2, 1), head_dim, mask, dtype);

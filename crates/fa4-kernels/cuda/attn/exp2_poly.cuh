@@ -1,10 +1,10 @@
-// 2^x without the special-function unit, for a share of the elements: Blackwell does 16 ex2 per clock and SM, as many as
-// the tensor core asks for at head_dim 128, so that every ex2 that goes elsewhere is slack.
+// 2^x without the special-function unit, for a share of the elements: Blackwell does 16 ex2 per clock and SM, just as
+// many as the tensor core asks for at head_dim 128, so that every ex2 that goes elsewhere is slack.
 //
 //   n = ⌊x⌋   f = x − n   2^x = 2^n · p(f)   p(f) = 1 + f·(c1 + f·(c2 + f·(c3 + f·c4))) ≈ 2^f on [0, 1]
 //
 // The coefficients are of tools/fit_exp2.py (least largest relative error, 2.9e-6, under p(0) = 1). x below −127, −inf
-// included, gives exactly +0; a NaN is taken for −inf, which the elements that go through ex2 do not.
+// included, gives exactly +0. A NaN is taken for −inf; the elements that go through ex2 keep it.
 #pragma once
 #include "ptx/math.cuh"
 

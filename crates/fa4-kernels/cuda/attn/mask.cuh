@@ -7,9 +7,9 @@ __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xFF8
 // kGeneral: a window, a softcap and sinks, each if the parameters ask for it; the other two know of none.
 enum class Mask { kFull, kCausal, kGeneral };
 
-// Row i sees the keys [first_key(i), end_key(i)). It sits on key i + seqlen_k − seqlen_q (aligned bottom-right: the last
-// row on the last key) and sees window_left keys before and window_right keys behind that. Where seqlen_q > seqlen_k the
-// first rows may see none.
+// Row i sees the keys [first_key(i), end_key(i)). It sits on key i + seqlen_k − seqlen_q (aligned bottom-right: the
+// last row on the last key) and sees window_left keys before and window_right keys behind that. Where
+// seqlen_q > seqlen_k the first rows may see none.
 template <Mask kMask> __device__ __forceinline__ u32 end_key(const AttnParams& p, u32 row) {
     if (kMask == Mask::kFull || kMask == Mask::kGeneral && p.window_right < 0) return p.seqlen_k;
     const i32 right = kMask == Mask::kCausal ? 0 : p.window_right;

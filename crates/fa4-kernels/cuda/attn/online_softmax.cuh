@@ -49,16 +49,16 @@ __device__ __forceinline__ float update_row_max(RowState& row, float block_max, 
     return alpha;
 }
 
-// s becomes tanh(scale · s / softcap). By ex2 and rcp, 2^-21 off at most; tanh.approx would be 2^-11 off, which a softcap
-// of 50 makes an error of 2 % in P.
+// s becomes tanh(scale · s / softcap). By ex2 and rcp, 2^-21 off at most; tanh.approx would be 2^-11 off, which a
+// softcap of 50 makes an error of 2 % in P.
 template <u32 kCols> __device__ __forceinline__ void cap_scores(float (&s)[kCols], float softcap_rate) {
 #pragma unroll
     for (u32 col = 0; col < kCols; ++col)
         s[col] = 1.0f - 2.0f * rcp_approx_ftz_f32(1.0f + ex2_approx_ftz_f32(s[col] * softcap_rate));
 }
 
-// Σ of one block's P in eight chains, two a register pair. Summed chunk by chunk as P is made, so that the additions run
-// beside the exponentials and each chunk's registers are free afterwards.
+// Σ of one block's P in eight chains, two a register pair. Summed chunk by chunk as P is made, so that the additions
+// run beside the exponentials and each chunk's registers are free afterwards.
 struct BlockSum {
     F32x2 chain[4] = {both(0.0f), both(0.0f), both(0.0f), both(0.0f)};
 

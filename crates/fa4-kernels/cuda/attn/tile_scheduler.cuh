@@ -18,7 +18,7 @@ struct Work {
     u32 first_block, end_block;  // of both tiles together: the K/V blocks that are loaded
 
     __device__ __forceinline__ u32 n_blocks() const { return end_block - first_block; }
-    // Tile t takes part in the K/V steps skip(t) ≤ i < stop(t); the other steps are blocks that only the other tile sees.
+    // Tile t takes part in the K/V steps skip(t) ≤ i < stop(t); the others are blocks that only the other tile sees.
     __device__ __forceinline__ u32 skip(u32 t) const { return end_block - tile[t].end_block; }
     __device__ __forceinline__ u32 stop(u32 t) const { return end_block - tile[t].first_block; }
 };

@@ -3,9 +3,9 @@
 //     O = softmax(scale · Q Kᵀ + mask) V        LSE = ln Σ exp(scale · Q Kᵀ + mask)
 //
 // Compiled once per FWD_HEAD_DIM (64, 96, 128) and FWD_DTYPE (bf16, fp16) into three entries: `full`, `causal` (aligned
-// bottom-right) and `general`, where sliding window, softcap and sinks are parameters. Any seqlen_q ≥ 1 and seqlen_k, any
-// GQA ratio, any batch, strides by tensor map. Rows that see no key give O = 0 and LSE = −inf. Not supported here: other
-// head dims, fp8, varlen, paging, dropout, biases.
+// bottom-right) and `general`, where sliding window, softcap and sinks are parameters. Any seqlen_q ≥ 1 and seqlen_k,
+// any GQA ratio, any batch, strides by tensor map. Rows that see no key give O = 0 and LSE = −inf. Not supported here:
+// other head dims, fp8, varlen, paging, dropout, biases.
 //
 // A CTA owns 256 rows of one head as two tiles of 128. Sixteen warps, one job each; everything is handed over through
 // mbarriers. While a softmax group works on one tile, the tensor core works on the other:
@@ -17,8 +17,8 @@
 //   correction                                   [O0·=α]       [O1·=α]         …  [O/row_sum → smem]
 //   epilogue                                                                                     [smem → global]
 //
-// K/V blocks run from the last to the first, so that masked blocks come first. Both tiles share every K/V block; a
-// tile that does not need the first of them (causal) joins later, one that does not need the last (window) leaves early.
+// K/V blocks run from the last to the first, so that masked blocks come first. Both tiles share every K/V block; a tile
+// that does not need the first of them (causal) joins later, one that does not need the last (window) leaves early.
 //
 // The deep dive (state machine per role, why each wait exists) is docs/kernels/fwd_sm100.md.
 
@@ -73,13 +73,13 @@ constexpr u32 kPTailKeys = kTileN - kPHeadKeys;
 // clang-format off
 constexpr Table<RoleRow, 7> kRoles = {{
     // name         first  warps  regs
-    {"softmax0",    0,     4,     200},
-    {"softmax1",    4,     4,     200},
-    {"correction",  8,     4,     64},
-    {"mma",         12,    1,     48},
-    {"epilogue",    13,    1,     48},
-    {"load",        14,    1,     48},
-    {"idle",        15,    1,     48},
+    {"softmax0",    0,     4,     192},
+    {"softmax1",    4,     4,     192},
+    {"correction",  8,     4,     72},
+    {"mma",         12,    1,     56},
+    {"epilogue",    13,    1,     56},
+    {"load",        14,    1,     56},
+    {"idle",        15,    1,     56},
 }};
 
 constexpr Table<SmemRow, 7> kSmem = place(Table<SmemRow, 7>{{
@@ -520,7 +520,6 @@ template <Mask kMask> __device__ __forceinline__ void fwd(const AttnParams& p) {
     extern __shared__ __align__(1024) u8 dynamic_smem[];
     const SmemAddr smem = {u32(__cvta_generic_to_shared(dynamic_smem))};
     const u32 warp = shfl_sync_idx_lane0(threadIdx.x / 32), lane = threadIdx.x % 32;
-    const Work work = make_work<kMask, kTileM, kTileN>(p);
 
     if (warp == kFirstWarpLoad && elect_sync()) {
         init_barriers(smem);
@@ -538,15 +537,18 @@ template <Mask kMask> __device__ __forceinline__ void fwd(const AttnParams& p) {
     tcgen05_fence_after_thread_sync();
     const Ctx ctx = {p, smem, {ld_shared_u32(smem + kSmemTmemBase)}, warp, lane};
 
+    // Each role works out its tiles for itself: held across the branch they would cost every role registers.
     if (warp < kFirstWarpCorrection) {
         setmaxnreg_inc<find(kRoles, "softmax0").regs>();
+        const Work work = make_work<kMask, kTileM, kTileN>(p);
         const u32 t = warp / 4;
         softmax<kMask>(ctx, t, t == 0 ? work.tile[0] : work.tile[1]);
     } else if (warp < kFirstWarpMma) {
         setmaxnreg_dec<find(kRoles, "correction").regs>();
-        correction<kMask>(ctx, work);
+        correction<kMask>(ctx, make_work<kMask, kTileM, kTileN>(p));
     } else {
         setmaxnreg_dec<find(kRoles, "mma").regs>();
+        const Work work = make_work<kMask, kTileM, kTileN>(p);
         if (warp == kFirstWarpMma && elect_sync()) mma(ctx, work);
         if (warp == kFirstWarpEpilogue && elect_sync()) epilogue(ctx, work);
         if (warp == kFirstWarpLoad && elect_sync()) load(ctx, work);
