@@ -18,7 +18,7 @@ use crate::error::{GateError, exit};
 use crate::evidence::Evidence;
 use crate::foreign_section::Section;
 use crate::gpu::{GpuRun, Places};
-use crate::kernels::{Candidate, Kernel, compile, compile_for_gpu, ring_depth, workspace};
+use crate::kernels::{Candidate, Kernel, compile, compile_for_gpu, ring_depth, takes_candidates, workspace};
 use crate::rows::{Row, Status, write_json};
 use crate::select::{Routed, Source, select, select_full};
 use crate::session::{Session, Setup, judge_all};
@@ -63,7 +63,9 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         emulated.or_else(on_gpu).map_or(1, ring_depth)
     };
     let least_blocks = |row: &KernelRow| depth(row) + 2;
-    let selection = select(source, pattern.as_ref(), args.seed, least_blocks)?;
+    let mut selection = select(source, pattern.as_ref(), args.seed, least_blocks)?;
+    // A candidate stands for the kernel of one architecture only.
+    selection.routed.retain(|r| candidate.is_none() || takes_candidates(r.kernel));
     // Compared with the emulator, the GPU gets the emulator's sizes; alone it gets the full ones.
     let for_gpus = match args.device {
         DeviceKind::Both => selection.routed.clone(),

@@ -93,6 +93,12 @@ pub fn compile_for_gpu(
     Ok(kernels)
 }
 
+/// Whether a candidate may stand for `row`: candidates are written for the architecture of `fwd_sm100`, whose entries they
+/// define.
+pub fn takes_candidates(row: &Row) -> bool {
+    row.archs.contains(&Arch::Sm100a)
+}
+
 fn compile_for<M: Clone>(
     builder: &Builder,
     root: &Path,
@@ -101,8 +107,7 @@ fn compile_for<M: Clone>(
     arch: impl Fn(&Row) -> Arch,
     load: impl Fn(&Job, &Image, &KernelInfo) -> Result<M, DeviceError>,
 ) -> Result<Vec<Kernel<M>>, GateError> {
-    // A candidate is written for the architecture of fwd_sm100, whose entries it defines.
-    let takes_part = |row: &&Row| wanted(row) && (candidate.is_none() || row.archs.contains(&Arch::Sm100a));
+    let takes_part = |row: &&Row| wanted(row) && (candidate.is_none() || takes_candidates(row));
     let rows: Vec<&'static Row> = ROWS.iter().filter(takes_part).collect();
     let job_of = |row: &Row| match candidate {
         None => job(root, row, arch(row)),
@@ -153,7 +158,7 @@ fn compile_for<M: Clone>(
         });
     }
     match candidate {
-        Some(candidate) if kernels.is_empty() && !images.is_empty() => Err(GateError::NoEntry {
+        Some(candidate) if kernels.is_empty() && !rows.is_empty() => Err(GateError::NoEntry {
             path: candidate.path.to_path_buf(),
             defined: defined.join(", "),
             wanted: rows.iter().map(|r| r.entry).collect::<Vec<_>>().join(", "),

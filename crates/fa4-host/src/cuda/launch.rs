@@ -190,12 +190,11 @@ impl Graph {
         let status = unsafe { (api.cuStreamBeginCapture_v2)(stream.handle, mode) };
         gpu.check("cuStreamBeginCapture", status)?;
         let launched = launch(stream, module, entry, shape, params);
-        let null = std::ptr::null_mut();
         let mut this = Graph {
             module: module.clone(),
             entry: entry.to_string(),
             cluster: shape.cluster,
-            graph: null,
+            graph: std::ptr::null_mut(),
             exec: std::ptr::null_mut(),
             node: std::ptr::null_mut(),
         };
