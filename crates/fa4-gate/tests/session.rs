@@ -13,7 +13,7 @@ use fa4_host::device::{Device, KernelLaunch};
 use fa4_host::error::DeviceError;
 use fa4_host::params::TENSOR_MAP_BYTES;
 use fa4_host::tensor_map::TensorMapArgs;
-use fa4_kernels::kernel_info::{KernelInfo, Param};
+use fa4_kernels::kernel_info::{KernelInfo, Param, SmemRegion};
 use fa4_kernels::manifest::ROWS;
 use fa4_spec::tensor::encode;
 use fa4_spec::{AttnProblem, Case, DType, Mask};
@@ -132,13 +132,17 @@ impl GateDevice for Fake {
 }
 
 fn kernel() -> Kernel<()> {
-    let sizes = [128, 128, 128, 128, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4];
+    // Stages of 128 rows, which the boxes of the tensor maps are made for.
+    let region =
+        |name: &str| SmemRegion { name: name.into(), bytes: 128 * 256, align: 1024, stages: 1, offset: 0 };
+    let sizes = [128, 128, 128, 128, 8, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4];
     let names = [
         "q_map",
         "k_map",
         "v_map",
         "o_map",
         "lse",
+        "sinks",
         "lse_batch_stride",
         "lse_head_stride",
         "lse_row_stride",
@@ -147,6 +151,10 @@ fn kernel() -> Kernel<()> {
         "num_heads_q",
         "qhead_per_kvhead",
         "batch",
+        "window_left",
+        "window_right",
+        "heads_per_section",
+        "softcap_rate",
         "scale_log2",
         "rescale_threshold",
     ];
@@ -161,7 +169,7 @@ fn kernel() -> Kernel<()> {
         module: (),
         info: KernelInfo {
             roles: vec![],
-            smem: vec![],
+            smem: vec![region("Q"), region("KV")],
             tmem: vec![],
             barriers: vec![],
             params: params.collect(),
