@@ -229,17 +229,7 @@ pub fn parse(ptx: &str) -> Result<KernelInfo, KernelInfoError> {
                 offset: row.word(),
             })
         })?,
-        tmem: rows(ptx, "kinfo_tmem", tmem_bytes, |row| {
-            Ok(TmemRegion {
-                name: row.text(24)?,
-                dtype: row.text(8)?,
-                written_by: row.list(24)?,
-                read_by: row.list(24)?,
-                alias: Some(row.text(24)?).filter(|alias| !alias.is_empty()),
-                col: row.word(),
-                cols: row.word(),
-            })
-        })?,
+        tmem: tmem_regions(ptx, tmem_bytes)?,
         barriers: rows(ptx, "kinfo_barriers", barrier_bytes, |row| {
             Ok(Barrier {
                 name: row.text(24)?,
@@ -255,6 +245,24 @@ pub fn parse(ptx: &str) -> Result<KernelInfo, KernelInfoError> {
         params: rows(ptx, "kinfo_params", param_bytes, |row| {
             Ok(Param { name: row.text(24)?, offset: row.word(), bytes: row.word() })
         })?,
+    })
+}
+
+/// Tensor memory; a kernel without any (Hopper has none) exports no such table.
+fn tmem_regions(ptx: &str, row_bytes: usize) -> Result<Vec<TmemRegion>, KernelInfoError> {
+    if !ptx.contains(" kinfo_tmem[") {
+        return Ok(Vec::new());
+    }
+    rows(ptx, "kinfo_tmem", row_bytes, |row| {
+        Ok(TmemRegion {
+            name: row.text(24)?,
+            dtype: row.text(8)?,
+            written_by: row.list(24)?,
+            read_by: row.list(24)?,
+            alias: Some(row.text(24)?).filter(|alias| !alias.is_empty()),
+            col: row.word(),
+            cols: row.word(),
+        })
     })
 }
 
