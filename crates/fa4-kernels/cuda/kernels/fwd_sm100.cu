@@ -296,7 +296,7 @@ __device__ __forceinline__ void mask_block(const Ctx& ctx, const Tile& tile, u32
     const bool cut_left = block < first_key<kMask>(ctx.p, tile.first_row + kTileM - 1);
     if (!cut_right && !cut_left) COVER("block_full");
     if (cut_right) {
-        if (block + kTileN > ctx.p.seqlen_k)
+        if (kMask == Mask::kFull || block + kTileN > ctx.p.seqlen_k)
             COVER("tail_k");
         else
             COVER("block_diagonal");
