@@ -479,13 +479,16 @@ impl Cx<'_> {
                 "s64" => ty = Some(AtomTy::S64),
                 "f32" => ty = Some(AtomTy::F32),
                 "f64" => ty = Some(AtomTy::F64),
+                "b16" => ty = Some(AtomTy::B16),
+                "f16" => ty = Some(AtomTy::F16),
+                "bf16" => ty = Some(AtomTy::Bf16),
                 "f16x2" => ty = Some(AtomTy::F16x2),
                 "bf16x2" => ty = Some(AtomTy::Bf16x2),
                 m => return Err(reject(op, m)),
             }
         }
         let (Some(kind), Some(ty)) = (kind, ty) else { return unsupported(format!("opcode `{}`", op.text)) };
-        let wide = matches!(ty, AtomTy::U64 | AtomTy::S64 | AtomTy::F64);
+        let wide = ty.bytes() == 8;
         let returns = op.mnemonic == "atom";
         let rest = if returns { &args[1..] } else { args };
         let class = if wide { Class::R64 } else { Class::R32 };

@@ -1,8 +1,8 @@
 //! mbarriers, named barriers, setmaxnreg.
 
-use super::cta::{Cta, MbarSlot, Release, State};
+use super::cta::{Cta, MbarSlot, Release, Split, State};
 use super::exec::{Next, lanes};
-use super::inst::{BarOp, Mbar, MbarOp};
+use super::inst::{BarOp, Inst, Mbar, MbarOp};
 use super::run::{Machine, Res, Stop};
 use crate::fault::{Code, Fault};
 use crate::isa::mbarrier::{BarrierFault, Mbarrier};
@@ -345,12 +345,13 @@ impl Machine<'_> {
         s: usize,
         pc: u32,
         m: u32,
-        op: BarOp,
+        (op, aligned): (BarOp, bool),
         id: u32,
         count: Option<u32>,
     ) -> Res<Next> {
         let live = c.warps[w].live;
-        let Some(groups) = self.gather(c, w, s, live) else { return Ok(Next::Block(State::Sync(live))) };
+        let groups = if aligned { self.gather(c, w, s, live) } else { self.gather_at_barrier(c, w, s, op) };
+        let Some(groups) = groups else { return Ok(Next::Block(State::Sync(live))) };
         if groups == [s] {
             self.whole_warp(c, w, pc, m)?;
         }
@@ -413,6 +414,27 @@ impl Machine<'_> {
             self.pass_bar(c, w, id);
         }
         Ok(Next::Regroup)
+    }
+
+    /// Brings the live lanes of a warp together at a barrier that is not `.aligned`: any instruction with the same
+    /// operation and id will do. `None`: not all are here yet.
+    fn gather_at_barrier(&self, c: &mut Cta, w: usize, s: usize, op: BarOp) -> Option<Vec<usize>> {
+        let warp = &mut c.warps[w];
+        let live = warp.live;
+        if warp.splits[s].mask & live == live {
+            return Some(vec![s]);
+        }
+        warp.splits[s].state = State::Sync(live);
+        let id_of = |x: &Split| match self.prog.code.get(x.pc as usize)?.inst {
+            Inst::Bar(o, id, _, false) if o == op && matches!(x.state, State::Sync(_)) => {
+                Some(warp.regs.r32[id as usize].0[x.mask.trailing_zeros() as usize & 31])
+            }
+            _ => None,
+        };
+        let id = id_of(&warp.splits[s]);
+        let here: Vec<usize> = (0..warp.splits.len()).filter(|&i| id_of(&warp.splits[i]) == id).collect();
+        let union = here.iter().fold(0, |a, &i| a | warp.splits[i].mask);
+        (union & live == live).then_some(here)
     }
 
     /// Lets the groups of a warp that stand at a barrier go on.

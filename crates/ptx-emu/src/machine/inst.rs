@@ -97,6 +97,23 @@ pub enum AtomTy {
     F16x2,
     /// Two bfloat16.
     Bf16x2,
+    /// Untyped 16 bits (`cas` only).
+    B16,
+    /// One half.
+    F16,
+    /// One bfloat16.
+    Bf16,
+}
+
+impl AtomTy {
+    /// Size in bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            AtomTy::U64 | AtomTy::S64 | AtomTy::F64 => 8,
+            AtomTy::B16 | AtomTy::F16 | AtomTy::Bf16 => 2,
+            _ => 4,
+        }
+    }
 }
 
 /// What a `shfl` does.

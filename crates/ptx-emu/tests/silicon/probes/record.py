@@ -76,12 +76,10 @@ class Driver:
     def __init__(self):
         self.lib = C.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
-        device, context, version, name = C.c_int(), C.c_void_p(), C.c_int(), C.create_string_buffer(100)
+        device, context = C.c_int(), C.c_void_p()
         self.call("cuDeviceGet", C.byref(device), 0)
         self.call("cuDevicePrimaryCtxRetain", C.byref(context), device)
         self.call("cuCtxSetCurrent", context)
-        self.call("cuDeviceGetName", name, 100, device)
-        self.gpu = name.value.decode()
 
     def call(self, name, *args):
         code = getattr(self.lib, name)(*args)
@@ -144,8 +142,8 @@ def worker(cubins, names):
             return
 
 
-def driver_version():
-    """Version of the installed driver, as nvidia-smi names it."""
+def gpu_and_driver():
+    """Names of the GPU and of the installed driver, as nvidia-smi gives them."""
     try:
         text = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
         return text.stdout.strip().splitlines()[0].split(", ")
@@ -162,7 +160,7 @@ def feed(child, answers):
 
 def main(cubins, output):
     probes = json.loads((HERE / "manifest.json").read_text())
-    gpu, driver = driver_version()
+    gpu, driver = gpu_and_driver()
     meta = dict(target="sm_90a", gpu=gpu, driver=driver, date=datetime.date.today().isoformat(),
                 inputs="record.py inputs(fill, seed, in_words)", out="base64 of little-endian words; 0xa5 bytes were not written")
     lines = [json.dumps(dict(meta=meta))]
