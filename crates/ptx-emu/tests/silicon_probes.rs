@@ -17,8 +17,6 @@ const UNSUPPORTED: &[&str] = &[
     "atom_vector_f32_v4",
     "atom_vector_f16x2",
     "atom_vector_bf16x2",
-    // Barriers with a reduction.
-    "bar_red",
     // Clusters of two CTAs.
     "cluster_registers",
     "bulk_multicast_1",

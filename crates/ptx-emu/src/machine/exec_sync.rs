@@ -1,8 +1,8 @@
 //! mbarriers, named barriers, setmaxnreg.
 
-use super::cta::{Cta, MbarSlot, Release, Split, State};
+use super::cta::{Cta, MbarSlot, NamedBar, Release, Split, State, Warp};
 use super::exec::{Next, lanes};
-use super::inst::{BarOp, Inst, Mbar, MbarOp};
+use super::inst::{BarOp, BarReduce, Inst, Mbar, MbarOp};
 use super::run::{Machine, Res, Stop};
 use crate::fault::{Code, Fault};
 use crate::isa::mbarrier::{BarrierFault, Mbarrier};
@@ -365,6 +365,14 @@ impl Machine<'_> {
                 "an operand",
             )?;
         }
+        let (mut lanes, mut ones) = (0, 0);
+        if let BarOp::Reduce { src: (p, neg), .. } = op {
+            let regs = &c.warps[w].regs;
+            let undef = regs.up[p as usize] & live;
+            lanes = live.count_ones();
+            ones = ((regs.p[p as usize] ^ if neg { !0 } else { 0 }) & live).count_ones();
+            self.defined(c, w, pc, undef, Code::UninitBarrier, "the predicate")?;
+        }
         let l = m.trailing_zeros() as usize;
         let regs = &c.warps[w].regs;
         let id = regs.r32[id as usize].0[l];
@@ -394,6 +402,8 @@ impl Machine<'_> {
         b.count = want;
         b.whole = count.is_none();
         b.arrived += 32;
+        b.lanes += lanes;
+        b.ones += ones;
         b.stamp = b.stamp.max(now);
         self.progress += 1;
         let arrived = b.arrived;
@@ -402,7 +412,7 @@ impl Machine<'_> {
             c.warps[w].splits[g].state = State::Bar(id);
         }
         // Without a count, warps that exited earlier are not waited for.
-        let full = arrived == want || op == BarOp::Sync && count.is_none() && everybody_here(c, id);
+        let full = arrived == want || op != BarOp::Arrive && count.is_none() && everybody_here(c, id);
         if full {
             self.complete_named(c, id);
             if op == BarOp::Arrive {
@@ -448,7 +458,8 @@ impl Machine<'_> {
     }
 
     fn complete_named(&mut self, c: &mut Cta, id: u32) {
-        let done = std::mem::take(&mut c.bars[id as usize]).stamp;
+        let phase = std::mem::take(&mut c.bars[id as usize]);
+        let done = phase.stamp;
         for w in 0..c.warps.len() {
             if c.warps[w].splits.iter().any(|s| s.state == State::Bar(id)) {
                 let role = self.role_of(w as u32).unwrap_or_default();
@@ -456,9 +467,28 @@ impl Machine<'_> {
                     k.wait(w, done, c.id, &format!("named barrier {id}"), &role, self.trace.as_mut());
                 }
             }
+            self.hand_out(&mut c.warps[w], id, &phase);
             self.pass_bar(c, w, id);
         }
         self.progress += 1;
+    }
+
+    /// Gives the result of a completed phase to the groups that asked for one.
+    fn hand_out(&self, warp: &mut Warp, id: u32, phase: &NamedBar) {
+        for sp in warp.splits.iter().filter(|s| s.state == State::Bar(id)) {
+            let Some(Inst::Bar(BarOp::Reduce { how, d, .. }, ..)) =
+                self.prog.code.get(sp.pc as usize).map(|d| &d.inst)
+            else {
+                continue;
+            };
+            for l in lanes(sp.mask) {
+                match how {
+                    BarReduce::Popc => warp.regs.set32(*d, l, phase.ones, 0),
+                    BarReduce::And => warp.regs.setp(*d, l, phase.ones == phase.lanes, false),
+                    BarReduce::Or => warp.regs.setp(*d, l, phase.ones != 0, false),
+                }
+            }
+        }
     }
 
     /// A warp exited: barriers of the whole CTA may now be complete. One with an explicit count still needs that

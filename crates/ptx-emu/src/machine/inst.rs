@@ -234,6 +234,26 @@ pub enum BarOp {
     Sync,
     /// Arrive only.
     Arrive,
+    /// Wait for everybody and combine their predicates.
+    Reduce {
+        /// How.
+        how: BarReduce,
+        /// Destination: a 32-bit slot for the count, else a predicate.
+        d: u32,
+        /// Predicate, and whether it is negated.
+        src: (u32, bool),
+    },
+}
+
+/// What a barrier with a reduction tells every thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BarReduce {
+    /// How many predicates are true.
+    Popc,
+    /// Whether all are.
+    And,
+    /// Whether any is.
+    Or,
 }
 
 /// A-operand of a matrix instruction.
