@@ -232,6 +232,10 @@ pub struct NamedBar {
     pub whole: bool,
     /// Latest arrival (timed schedule).
     pub stamp: u64,
+    /// Lanes that brought a predicate to a reduction.
+    pub lanes: u32,
+    /// How many of the predicates are true.
+    pub ones: u32,
 }
 
 /// Bulk groups of one thread.

@@ -479,13 +479,16 @@ impl Cx<'_> {
                 "s64" => ty = Some(AtomTy::S64),
                 "f32" => ty = Some(AtomTy::F32),
                 "f64" => ty = Some(AtomTy::F64),
+                "b16" => ty = Some(AtomTy::B16),
+                "f16" => ty = Some(AtomTy::F16),
+                "bf16" => ty = Some(AtomTy::Bf16),
                 "f16x2" => ty = Some(AtomTy::F16x2),
                 "bf16x2" => ty = Some(AtomTy::Bf16x2),
                 m => return Err(reject(op, m)),
             }
         }
         let (Some(kind), Some(ty)) = (kind, ty) else { return unsupported(format!("opcode `{}`", op.text)) };
-        let wide = matches!(ty, AtomTy::U64 | AtomTy::S64 | AtomTy::F64);
+        let wide = ty.bytes() == 8;
         let returns = op.mnemonic == "atom";
         let rest = if returns { &args[1..] } else { args };
         let class = if wide { Class::R64 } else { Class::R32 };
@@ -659,8 +662,10 @@ impl Cx<'_> {
         if has("cluster") {
             return Ok(One::new(Inst::BarCluster(has("arrive")), OpClass::Barrier));
         }
+        if has("red") {
+            return self.bar_reduce(op, args);
+        }
         let kind = match () {
-            _ if has("red") => return unsupported(format!("opcode `{}`", op.text)),
             _ if has("sync") => BarOp::Sync,
             _ if has("arrive") => BarOp::Arrive,
             _ => return unsupported(format!("opcode `{}`", op.text)),
@@ -669,6 +674,29 @@ impl Cx<'_> {
         let count = args.get(1).map(|o| self.slots.src32(o, Ty::U32)).transpose()?;
         let aligned = op.mnemonic == "bar" || has("aligned");
         let mut one = One::new(Inst::Bar(kind, id, count, aligned), OpClass::Barrier).src([(Class::R32, id)]);
+        one.srcs.extend(count.map(|c| (Class::R32, c)));
+        Ok(one)
+    }
+
+    /// `bar.red d, id{, count}, {!}p`.
+    fn bar_reduce(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
+        let [d, id, count @ .., p] = args else { return unsupported(format!("opcode `{}`", op.text)) };
+        let how = match () {
+            _ if op.has("popc") => BarReduce::Popc,
+            _ if op.has("and") => BarReduce::And,
+            _ if op.has("or") => BarReduce::Or,
+            _ => return unsupported(format!("opcode `{}`", op.text)),
+        };
+        let d = match how {
+            BarReduce::Popc => (Class::R32, self.slots.dst32(d)?),
+            _ => (Class::P, self.slots.dst_p(d)?),
+        };
+        let src = self.slots.src_p(p)?;
+        let id = self.slots.src32(id, Ty::U32)?;
+        let count = count.first().map(|o| self.slots.src32(o, Ty::U32)).transpose()?;
+        let aligned = op.mnemonic == "bar" || op.has("aligned");
+        let inst = Inst::Bar(BarOp::Reduce { how, d: d.1, src }, id, count, aligned);
+        let mut one = One::new(inst, OpClass::Barrier).src([(Class::R32, id), (Class::P, src.0)]).dst([d]);
         one.srcs.extend(count.map(|c| (Class::R32, c)));
         Ok(one)
     }

@@ -455,7 +455,7 @@ fn elem_of(t: Ty) -> Option<NumType> {
         Ty::F16 => NumType::F16,
         Ty::BF16 => NumType::BF16,
         // The plain form flushes subnormals, as the manual says of bulk reductions.
-        Ty::F32 => NumType::F32Ftz,
+        Ty::F32 => NumType::F32,
         Ty::F64 => NumType::F64,
         _ => return None,
     })

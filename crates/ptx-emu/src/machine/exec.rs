@@ -218,7 +218,9 @@ impl Machine<'_> {
             | Inst::ActiveMask(_)
             | Inst::Elect(..)
             | Inst::BarWarp(_) => self.warp_op(c, w, s, pc, m, inst),
-            Inst::Bar(op, id, count, _) => self.named_barrier(c, w, s, pc, m, *op, *id, *count),
+            Inst::Bar(op, id, count, aligned) => {
+                self.named_barrier(c, w, s, pc, m, (*op, *aligned), *id, *count)
+            }
             Inst::BarCluster(_) => Ok(Next::Advance),
             Inst::Mbar(b) => self.mbarrier(c, w, s, pc, m, b),
             Inst::PendingCount(d, src) => {

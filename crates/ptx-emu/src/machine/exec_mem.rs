@@ -10,6 +10,7 @@ use crate::fault::{Code, Fault};
 use crate::isa::regs::Class;
 use crate::num::fp;
 use crate::num::half::{self, Half, HalfMode};
+use crate::tma::reduce::add_f64;
 use crate::tma::replace::{self, Field};
 
 /// Size of a window of generic addresses.
@@ -280,8 +281,8 @@ impl Machine<'_> {
         cmp: Option<u32>,
     ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
-        let wide = matches!(ty, AtomTy::U64 | AtomTy::S64 | AtomTy::F64);
-        let n = if wide { 8 } else { 4 };
+        let n = ty.bytes();
+        let wide = n == 8;
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, at, l);
             self.check_align(c, w, pc, l, addr, n)?;
@@ -289,15 +290,22 @@ impl Machine<'_> {
             let mut buf = [0u8; 8];
             let undef = self.read(c, w, pc, l, place, addr, &mut buf[..n])?;
             let regs = &c.warps[w].regs;
-            let get =
-                |s: u32| if wide { regs.r64[s as usize].0[l] } else { u64::from(regs.r32[s as usize].0[l]) };
-            let und = |s: u32| if wide { regs.bytes64(s, l) } else { regs.bytes32(s, l) };
+            let get = |s: u32| match n {
+                8 => regs.r64[s as usize].0[l],
+                4 => u64::from(regs.r32[s as usize].0[l]),
+                _ => u64::from(regs.r32[s as usize].0[l] & 0xffff),
+            };
+            let und = |s: u32| match n {
+                8 => regs.bytes64(s, l),
+                4 => regs.bytes32(s, l),
+                _ => regs.bytes32(s, l) & 0b11,
+            };
             let bad = undef != 0 && op != AtomOp::Exch || und(b) != 0 || cmp.is_some_and(|s| und(s) != 0);
             if bad {
                 self.defined(c, w, pc, 1 << l, Code::UninitAtomic, "an operand")?;
             }
             let old = u64::from_le_bytes(buf);
-            let new = atom(op, ty, old, get(b), cmp.map_or(0, get));
+            let new = atom(op, ty, place, old, get(b), cmp.map_or(0, get));
             self.write(c, w, pc, l, place, addr, &new.to_le_bytes()[..n], 0)?;
             self.progress += 1;
             if let Some(d) = d {
@@ -535,7 +543,9 @@ fn put(
     }
 }
 
-fn atom(op: AtomOp, ty: AtomTy, old: u64, b: u64, cmp: u64) -> u64 {
+/// The new value. Floating sums in global memory are the memory system's own: f32 flushes subnormals, f64 passes NaNs
+/// on unchanged. In shared memory they are ordinary additions between compare-and-swaps.
+fn atom(op: AtomOp, ty: AtomTy, place: Place, old: u64, b: u64, cmp: u64) -> u64 {
     let (o32, b32) = (old as u32, b as u32);
     match op {
         AtomOp::Exch => b,
@@ -555,10 +565,17 @@ fn atom(op: AtomOp, ty: AtomTy, old: u64, b: u64, cmp: u64) -> u64 {
         AtomOp::Add => match ty {
             AtomTy::U32 | AtomTy::S32 => u64::from(o32.wrapping_add(b32)),
             AtomTy::U64 | AtomTy::S64 => old.wrapping_add(b),
-            AtomTy::F32 => u64::from(fp::add(o32, b32, fp::Mode::default())),
+            AtomTy::F32 => {
+                let ftz = place == Place::Global;
+                u64::from(fp::add(o32, b32, fp::Mode { ftz, ..fp::Mode::default() }))
+            }
+            AtomTy::F64 if place == Place::Global => add_f64(old, b),
             AtomTy::F64 => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
             AtomTy::F16x2 => u64::from(half::add_x2(Half::F16, o32, b32, HalfMode::default())),
             AtomTy::Bf16x2 => u64::from(half::add_x2(Half::Bf16, o32, b32, HalfMode::default())),
+            AtomTy::F16 => u64::from(half::add(Half::F16, old as u16, b as u16, HalfMode::default())),
+            AtomTy::Bf16 => u64::from(half::add(Half::Bf16, old as u16, b as u16, HalfMode::default())),
+            AtomTy::B16 => (old + b) & 0xffff,
         },
         AtomOp::Min | AtomOp::Max => {
             let max = op == AtomOp::Max;

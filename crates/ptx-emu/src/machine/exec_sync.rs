@@ -1,8 +1,8 @@
 //! mbarriers, named barriers, setmaxnreg.
 
-use super::cta::{Cta, MbarSlot, Release, State};
+use super::cta::{Cta, MbarSlot, NamedBar, Release, Split, State, Warp};
 use super::exec::{Next, lanes};
-use super::inst::{BarOp, Mbar, MbarOp};
+use super::inst::{BarOp, BarReduce, Inst, Mbar, MbarOp};
 use super::run::{Machine, Res, Stop};
 use crate::fault::{Code, Fault};
 use crate::isa::mbarrier::{BarrierFault, Mbarrier};
@@ -345,12 +345,13 @@ impl Machine<'_> {
         s: usize,
         pc: u32,
         m: u32,
-        op: BarOp,
+        (op, aligned): (BarOp, bool),
         id: u32,
         count: Option<u32>,
     ) -> Res<Next> {
         let live = c.warps[w].live;
-        let Some(groups) = self.gather(c, w, s, live) else { return Ok(Next::Block(State::Sync(live))) };
+        let groups = if aligned { self.gather(c, w, s, live) } else { self.gather_at_barrier(c, w, s, op) };
+        let Some(groups) = groups else { return Ok(Next::Block(State::Sync(live))) };
         if groups == [s] {
             self.whole_warp(c, w, pc, m)?;
         }
@@ -363,6 +364,14 @@ impl Machine<'_> {
                 Code::UninitBarrier,
                 "an operand",
             )?;
+        }
+        let (mut lanes, mut ones) = (0, 0);
+        if let BarOp::Reduce { src: (p, neg), .. } = op {
+            let regs = &c.warps[w].regs;
+            let undef = regs.up[p as usize] & live;
+            lanes = live.count_ones();
+            ones = ((regs.p[p as usize] ^ if neg { !0 } else { 0 }) & live).count_ones();
+            self.defined(c, w, pc, undef, Code::UninitBarrier, "the predicate")?;
         }
         let l = m.trailing_zeros() as usize;
         let regs = &c.warps[w].regs;
@@ -393,6 +402,8 @@ impl Machine<'_> {
         b.count = want;
         b.whole = count.is_none();
         b.arrived += 32;
+        b.lanes += lanes;
+        b.ones += ones;
         b.stamp = b.stamp.max(now);
         self.progress += 1;
         let arrived = b.arrived;
@@ -401,7 +412,7 @@ impl Machine<'_> {
             c.warps[w].splits[g].state = State::Bar(id);
         }
         // Without a count, warps that exited earlier are not waited for.
-        let full = arrived == want || op == BarOp::Sync && count.is_none() && everybody_here(c, id);
+        let full = arrived == want || op != BarOp::Arrive && count.is_none() && everybody_here(c, id);
         if full {
             self.complete_named(c, id);
             if op == BarOp::Arrive {
@@ -415,6 +426,27 @@ impl Machine<'_> {
         Ok(Next::Regroup)
     }
 
+    /// Brings the live lanes of a warp together at a barrier that is not `.aligned`: any instruction with the same
+    /// operation and id will do. `None`: not all are here yet.
+    fn gather_at_barrier(&self, c: &mut Cta, w: usize, s: usize, op: BarOp) -> Option<Vec<usize>> {
+        let warp = &mut c.warps[w];
+        let live = warp.live;
+        if warp.splits[s].mask & live == live {
+            return Some(vec![s]);
+        }
+        warp.splits[s].state = State::Sync(live);
+        let id_of = |x: &Split| match self.prog.code.get(x.pc as usize)?.inst {
+            Inst::Bar(o, id, _, false) if o == op && matches!(x.state, State::Sync(_)) => {
+                Some(warp.regs.r32[id as usize].0[x.mask.trailing_zeros() as usize & 31])
+            }
+            _ => None,
+        };
+        let id = id_of(&warp.splits[s]);
+        let here: Vec<usize> = (0..warp.splits.len()).filter(|&i| id_of(&warp.splits[i]) == id).collect();
+        let union = here.iter().fold(0, |a, &i| a | warp.splits[i].mask);
+        (union & live == live).then_some(here)
+    }
+
     /// Lets the groups of a warp that stand at a barrier go on.
     fn pass_bar(&self, c: &mut Cta, w: usize, id: u32) {
         for sp in &mut c.warps[w].splits {
@@ -426,7 +458,8 @@ impl Machine<'_> {
     }
 
     fn complete_named(&mut self, c: &mut Cta, id: u32) {
-        let done = std::mem::take(&mut c.bars[id as usize]).stamp;
+        let phase = std::mem::take(&mut c.bars[id as usize]);
+        let done = phase.stamp;
         for w in 0..c.warps.len() {
             if c.warps[w].splits.iter().any(|s| s.state == State::Bar(id)) {
                 let role = self.role_of(w as u32).unwrap_or_default();
@@ -434,9 +467,28 @@ impl Machine<'_> {
                     k.wait(w, done, c.id, &format!("named barrier {id}"), &role, self.trace.as_mut());
                 }
             }
+            self.hand_out(&mut c.warps[w], id, &phase);
             self.pass_bar(c, w, id);
         }
         self.progress += 1;
+    }
+
+    /// Gives the result of a completed phase to the groups that asked for one.
+    fn hand_out(&self, warp: &mut Warp, id: u32, phase: &NamedBar) {
+        for sp in warp.splits.iter().filter(|s| s.state == State::Bar(id)) {
+            let Some(Inst::Bar(BarOp::Reduce { how, d, .. }, ..)) =
+                self.prog.code.get(sp.pc as usize).map(|d| &d.inst)
+            else {
+                continue;
+            };
+            for l in lanes(sp.mask) {
+                match how {
+                    BarReduce::Popc => warp.regs.set32(*d, l, phase.ones, 0),
+                    BarReduce::And => warp.regs.setp(*d, l, phase.ones == phase.lanes, false),
+                    BarReduce::Or => warp.regs.setp(*d, l, phase.ones != 0, false),
+                }
+            }
+        }
     }
 
     /// A warp exited: barriers of the whole CTA may now be complete. One with an explicit count still needs that

@@ -97,6 +97,23 @@ pub enum AtomTy {
     F16x2,
     /// Two bfloat16.
     Bf16x2,
+    /// Untyped 16 bits (`cas` only).
+    B16,
+    /// One half.
+    F16,
+    /// One bfloat16.
+    Bf16,
+}
+
+impl AtomTy {
+    /// Size in bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            AtomTy::U64 | AtomTy::S64 | AtomTy::F64 => 8,
+            AtomTy::B16 | AtomTy::F16 | AtomTy::Bf16 => 2,
+            _ => 4,
+        }
+    }
 }
 
 /// What a `shfl` does.
@@ -217,6 +234,26 @@ pub enum BarOp {
     Sync,
     /// Arrive only.
     Arrive,
+    /// Wait for everybody and combine their predicates.
+    Reduce {
+        /// How.
+        how: BarReduce,
+        /// Destination: a 32-bit slot for the count, else a predicate.
+        d: u32,
+        /// Predicate, and whether it is negated.
+        src: (u32, bool),
+    },
+}
+
+/// What a barrier with a reduction tells every thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BarReduce {
+    /// How many predicates are true.
+    Popc,
+    /// Whether all are.
+    And,
+    /// Whether any is.
+    Or,
 }
 
 /// A-operand of a matrix instruction.

@@ -124,7 +124,8 @@ impl Machine<'_> {
 
     /// Group `s` waits for the warp to meet. When a group that still owes its arrival there stands at an `.aligned`
     /// or `.sync` instruction that needs the lanes of `s`, the instruction is in divergent code: neither can go on.
-    /// Lanes about to exit are let go: they are then no longer needed.
+    /// Lanes about to exit are let go: they are then no longer needed; so are lanes that a barrier without `.aligned`
+    /// waits for, as they may exit later or come to another such barrier.
     fn waits_for_a_barred_lane(&self, c: &Cta, w: usize, s: usize) -> Res<()> {
         let (splits, waiting) = (&c.warps[w].splits, &c.warps[w].splits[s]);
         if self.prog.code.get(waiting.pc as usize).is_none_or(|d| matches!(d.inst, Inst::Exit)) {
@@ -134,6 +135,11 @@ impl Machine<'_> {
         for x in splits.iter().filter(|x| owes(x)) {
             if let State::Sync(need) = x.state
                 && need & waiting.mask != 0
+                && !self
+                    .prog
+                    .code
+                    .get(x.pc as usize)
+                    .is_some_and(|d| matches!(d.inst, Inst::Bar(_, _, _, false)))
             {
                 let text = format!(
                     "`{}` needs lanes {need:#010x}, but only {:#010x} execute it: it stands in divergent code",

@@ -1,9 +1,8 @@
 //! Element operations of `cp.reduce.async.bulk` and `cp.reduce.async.bulk.tensor`.
 //!
-//! Additions are recorded silicon: f32 rounds to nearest even and keeps subnormals, the FTZ tensor type flushes
-//! inputs and result, f16 and bf16 round once and keep subnormals, every NaN becomes all ones (sign clear).
-//! The other operations follow the manual; for floating-point min and max, which it leaves open, a number beats
-//! a NaN as in `min`/`max`.
+//! All operations are recorded silicon. f32 rounds to nearest even and keeps subnormals, the FTZ tensor type flushes
+//! inputs and result, f16 and bf16 round once and keep subnormals; every NaN sum becomes all ones (sign clear), but in
+//! f64 a NaN passes unchanged, not even quieted. In floating-point min and max a number beats a NaN.
 
 use super::tensor_map::ElemType;
 
@@ -58,7 +57,7 @@ pub enum NumType {
     F16,
     BF16,
     F32,
-    /// f32 that flushes subnormals to signed zero: tensor type f32.ftz, and `.f32` of the linear form.
+    /// f32 that flushes subnormals to signed zero: tensor type f32.ftz.
     F32Ftz,
     F64,
 }
@@ -78,7 +77,7 @@ impl NumType {
             "s64" => S64,
             "f16" => F16,
             "bf16" => BF16,
-            "f32" => F32Ftz,
+            "f32" => F32,
             "f64" => F64,
             _ => return None,
         })
@@ -95,6 +94,7 @@ impl NumType {
             ElemType::BF16 => BF16,
             ElemType::F32 => F32,
             ElemType::F32Ftz => F32Ftz,
+            ElemType::F64 => F64,
             _ => return None,
         })
     }
@@ -195,13 +195,13 @@ fn add_f32(a: u32, b: u32, ftz: bool) -> u32 {
     if sum.is_nan() { 0x7fff_ffff } else { flush(sum.to_bits()) }
 }
 
-fn add_f64(a: u64, b: u64) -> u64 {
+/// Sum of doubles as the memory system computes it, for reductions and global atomics. A NaN passes unchanged; which
+/// of two, and what infinities of opposite sign give, is not recorded.
+pub fn add_f64(a: u64, b: u64) -> u64 {
     let (x, y) = (f64::from_bits(a), f64::from_bits(b));
-    let quiet = 1 << 51;
-    // Double precision keeps payloads; which operand's, when both are NaN, is not specified.
     match (x.is_nan(), y.is_nan()) {
-        (true, _) => a | quiet,
-        (_, true) => b | quiet,
+        (true, _) => a,
+        (_, true) => b,
         _ if (x + y).is_nan() => 0x7ff8_0000_0000_0000,
         _ => (x + y).to_bits(),
     }

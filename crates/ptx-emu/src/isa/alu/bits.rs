@@ -80,7 +80,8 @@ fn find_nth(mask: u32, base: u32, offset: i32) -> u32 {
 pub fn bfe(c: &mut Form) -> D {
     let ty = c.ty()?;
     // Shifting the field's top to the register's top and back does both fills; a field that reaches past the
-    // register takes its sign from the register's top bit.
+    // register takes its sign from the register's top bit. The 32-bit forms look at the low eight bits of position
+    // and length; the 64-bit ones, which are sequences of shifts on the device, at all of them (recorded H200).
     let f = match ty {
         Ty::U32 => warp_fn!(
             |a: u32, pos: u32, len: u32| -> u32 {
@@ -98,14 +99,12 @@ pub fn bfe(c: &mut Form) -> D {
         }),
         Ty::U64 => lane_fn!(
             |a: u64, pos: u32, len: u32| -> u64 {
-                let (pos, len) = (pos & 0xff, len & 0xff);
                 let v = if pos < 64 { a >> (pos & 63) } else { 0 };
                 if len < 64 { v & ((1 << (len & 63)) - 1) } else { v }
             },
             shadow::bfe
         ),
         Ty::S64 => lane_fn!(|a: i64, pos: u32, len: u32| -> i64 {
-            let (pos, len) = (pos & 0xff, len & 0xff);
             let v = a >> pos.min(63);
             let up = 64 - len.min(64);
             if len == 0 { 0 } else { v << (up & 63) >> (up & 63) }
@@ -113,7 +112,12 @@ pub fn bfe(c: &mut Form) -> D {
         _ => return c.no("not defined for this type"),
     };
     c.operands(&[ty, ty, Ty::U32, Ty::U32])?;
-    c.done(f, 0, AluClass::Int)
+    c.done(f, looked_at(ty), AluClass::Int)
+}
+
+/// The bits of a position or length that `bfe` and `bfi` look at.
+fn looked_at(ty: Ty) -> u64 {
+    if ty.bytes() == 8 { u64::from(u32::MAX) } else { 0xff }
 }
 
 /// `bfi`: inserts the low bits of `a` into `b`.
@@ -121,14 +125,13 @@ pub fn bfi(c: &mut Form) -> D {
     let ty = c.ty()?;
     #[inline(always)]
     fn field(pos: u32, len: u32) -> u64 {
-        let (pos, len) = (pos & 0xff, len & 0xff);
         let ones = if len < 64 { (1 << (len & 63)) - 1 } else { u64::MAX };
         if pos < 64 { ones << (pos & 63) } else { 0 }
     }
     let f = match ty {
         Ty::B32 => lane_fn!(
             |a: u32, b: u32, pos: u32, len: u32| -> u32 {
-                let m = field(pos, len) as u32;
+                let m = field(pos & 0xff, len & 0xff) as u32;
                 b & !m | a << (pos & 31) & m
             },
             shadow::bfi
@@ -143,7 +146,7 @@ pub fn bfi(c: &mut Form) -> D {
         _ => return c.no("not defined for this type"),
     };
     c.operands(&[ty, ty, ty, Ty::U32, Ty::U32])?;
-    c.done(f, 0, AluClass::Int)
+    c.done(f, looked_at(ty), AluClass::Int)
 }
 
 /// `szext`: sign- or zero-extends the low `b` bits of `a`.

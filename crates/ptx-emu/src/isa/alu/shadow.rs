@@ -97,11 +97,11 @@ pub fn sar<const BITS: u64>(imm: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
 }
 
 /// Bit-field extraction `a, pos, len` of an unsigned field: byte-precise when the field starts on a byte.
-pub fn bfe(_: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
+pub fn bfe(looked_at: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
     if u[1] | u[2] != 0 {
         return 0xff;
     }
-    let (pos, len) = (v[1] & 0xff, v[2] & 0xff);
+    let (pos, len) = (v[1] & looked_at, v[2] & looked_at);
     match (len, pos) {
         (0, _) => 0,
         (_, pos) if pos >= 64 => 0,
@@ -117,11 +117,11 @@ pub fn bfe(_: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
 }
 
 /// Bit-field insertion `a, b, pos, len` of a field that starts on a byte.
-pub fn bfi(_: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
+pub fn bfi(looked_at: u64, v: [u64; 4], u: [u8; 4]) -> u8 {
     if u[2] | u[3] != 0 {
         return 0xff;
     }
-    let (pos, len) = (v[2] & 0xff, v[3] & 0xff);
+    let (pos, len) = (v[2] & looked_at, v[3] & looked_at);
     if !pos.is_multiple_of(8) {
         return if len == 0 || u[0] | u[1] == 0 { u[1] } else { 0xff };
     }
