@@ -51,6 +51,22 @@ pub fn select(
     choose(source, filter, seed, |case, kernel| cases::reduce(case, least_blocks(kernel)))
 }
 
+/// What `--device auto` leaves out of the whole set in the emulator, so that it answers within minutes: kernels of a
+/// GPU that can be had run their smoke cases only, and windows in fp16 are left to the feature cases. `--device emu`,
+/// `--device both`, a filter and `--configs` leave nothing out.
+pub fn left_to_others(routed: &Routed) -> bool {
+    let id = &routed.case.id;
+    match thinned(routed.kernel.kernel) {
+        true => !id.starts_with("smoke_"),
+        false => id.starts_with("window_") && id.ends_with("_fp16"),
+    }
+}
+
+/// Whether `--device auto` judges a kernel by its smoke cases only when it runs in the emulator.
+pub fn thinned(kernel: &str) -> bool {
+    kernel == "fwd_sm90"
+}
+
 /// The same without reduction, for a GPU, except of cases whose oracle alone would take minutes.
 pub fn select_full(
     source: Source<'_>,
