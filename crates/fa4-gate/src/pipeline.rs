@@ -10,6 +10,7 @@ use fa4_spec::problem::{AttnProblem, DType, Mask};
 use fa4_spec::{Case, problem};
 use ptx_emu::launch::{Options, Schedule};
 use ptx_emu::machine::predict::{Costs, Prediction};
+use ptx_emu::trace::Trace;
 
 use crate::judge::{prepare, run};
 use crate::kernels::Kernel;
@@ -98,4 +99,14 @@ pub fn predict(kernel: &Kernel<EmuModule>) -> Option<Row> {
         device.report().filter(|r| r.is_clean()).and_then(|r| r.prediction)
     };
     Some(Row { kernel: kernel.name.clone(), units: one(Costs::UNITS)?, issue: one(Costs::ISSUE)? })
+}
+
+/// The trace of the same problem in predicted cycles; `None` where [`predict`] gives none.
+pub fn trace(kernel: &Kernel<EmuModule>) -> Option<Trace> {
+    let case = case(kernel)?;
+    let data = prepare(&case).ok()?;
+    let options = Options { schedule: Schedule::Timed, trace: true, ..Options::default() };
+    let mut device = EmuDevice::new(options);
+    run(kernel, &case, &data, &mut device);
+    device.report().filter(|r| r.is_clean()).and_then(|r| r.trace.clone())
 }

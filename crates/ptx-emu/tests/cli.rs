@@ -150,3 +150,33 @@ fn printed_normal_form_parses() {
     assert!(text(&output).contains("// cover: in-range"));
     assert!(ptx_emu::syntax::parse("printed", &text(&output)).is_ok());
 }
+
+/// Another compiler's kernel, a launch file written by hand, outputs as `.npy`, f64 as the judge.
+#[test]
+fn triton_softmax_by_a_launch_file() {
+    let folder = folder("triton_softmax");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("tests/launch/triton_softmax.toml")).unwrap();
+    let ptx = root.join("../../foreign/triton/sm_100a/softmax_rows.ptx");
+    let path = folder.join("launch.toml");
+    // Outputs are written beside the launch file, so it moves to a folder of its own.
+    let moved = text.replace("../../../../foreign/triton/sm_100a/softmax_rows.ptx", ptx.to_str().unwrap());
+    std::fs::write(&path, moved).unwrap();
+    let output = emu(&["run", path.to_str().unwrap(), "--schedule", "all"]);
+    assert_eq!(output.status.code(), Some(0), "{}", self::text(&output));
+    let read = |name: &str| -> Vec<f32> {
+        let array = npy::read(&std::fs::read(folder.join(name)).unwrap()).unwrap();
+        assert_eq!(array.shape, [6, 1024]);
+        array.data.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    };
+    let (x, y) = (read("x.npy"), read("y.npy"));
+    for (x, y) in x.chunks(1024).zip(y.chunks(1024)) {
+        let max = x[..1000].iter().fold(f64::MIN, |m, &v| m.max(f64::from(v)));
+        let e: Vec<f64> = x[..1000].iter().map(|&v| (f64::from(v) - max).exp()).collect();
+        let sum: f64 = e.iter().sum();
+        for (got, want) in y.iter().zip(e.iter().map(|e| e / sum)) {
+            assert!((f64::from(*got) - want).abs() <= 4e-6 * want, "{got} instead of {want}");
+        }
+        assert!(y[1000..].iter().all(|&v| v == 0.0), "columns past the row were written");
+    }
+}
