@@ -150,7 +150,7 @@ fn driver() -> Status {
         FOLDERS.iter().map(|folder| Path::new(folder).join("libcuda.so.1")).find(|path| path.exists());
     match library {
         Some(path) => Status::Found(path.display().to_string()),
-        None => Status::Optional("no libcuda.so.1; only `--device cuda` and `bench` need it".into()),
+        None => Status::Optional("no libcuda.so.1; only `--device cuda` needs it".into()),
     }
 }
 

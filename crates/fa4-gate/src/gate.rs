@@ -87,6 +87,12 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         candidate.is_none() && args.configs.is_none() && !args.smoke && args.device != DeviceKind::Cuda;
     let foreign = Section::open(pattern.as_ref())?;
     let foreign_cases = if with_foreign { foreign.len() as u64 } else { 0 };
+    if selection.routed.is_empty() && selection.unsupported.is_empty() && foreign_cases == 0 {
+        eprintln!(
+            "error: nothing to judge: no case matches; a filter is matched against KERNEL_ENTRY/CASE_ID"
+        );
+        return Ok(exit::USAGE);
+    }
     progress.set_length((cost(&on_emulator) + foreign_cases * FOREIGN_COST) * runs.len() as u64);
 
     let mut session = Session::default();
