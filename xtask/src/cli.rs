@@ -32,6 +32,26 @@ pub enum Command {
     Build(Build),
     /// Compile, run every case, compare with the oracle; table and exit code.
     Gate(Gate),
+    /// Break kernels on purpose, one statement at a time: each must be caught (`cargo xtask twins --help`).
+    Twins(Forward),
+    /// A kernel's roles, barriers, memory maps and timeline from its tables (`cargo xtask plan --help`).
+    Plan(Forward),
+    /// Delete or weaken one synchronisation at a time: none may survive (`cargo xtask mutate --help`).
+    Mutate(Forward),
+    /// Kernels of other projects in the emulator (`cargo xtask foreign --help`).
+    Foreign(Forward),
+    /// Gate, then time against the field (`cargo xtask bench --help`).
+    Bench(Forward),
+    /// One kernel file's worth as one JSON line: 0 unless right, else its speed ratio (`cargo xtask fitness --help`).
+    Fitness(Forward),
+    /// Result folders: merge, index, report, export (`cargo xtask results --help`).
+    Results(Forward),
+    /// Post a result folder as a commit status and a pull-request comment (`cargo xtask publish --help`).
+    Publish(Forward),
+    /// Other people's kernels: what is available here, by which route (`cargo xtask refs --help`).
+    Refs(Forward),
+    /// GPUs of this machine and the launcher's self-test on them (`cargo xtask gpu --help`).
+    Gpu(Forward),
     /// The emulator: `cargo xtask emu run LAUNCH.toml`, `cargo xtask emu --help`.
     Emu(Forward),
     /// Everything that CI checks.

@@ -31,6 +31,22 @@ pub fn gate(args: &[OsString]) -> Outcome {
     run("fa4-gate", "fa4-gate", args)
 }
 
+/// A task of `fa4-gate` beside the gate.
+pub fn gate_task(task: &str, args: &[OsString]) -> Outcome {
+    setup::ensure()?;
+    run("fa4-gate", "fa4-gate", with_task(task, args))
+}
+
+/// A task of `fa4-bench`.
+pub fn bench_task(task: &str, args: &[OsString]) -> Outcome {
+    setup::ensure()?;
+    run("fa4-bench", "fa4-bench", with_task(task, args))
+}
+
+fn with_task(task: &str, args: &[OsString]) -> Vec<OsString> {
+    std::iter::once(task.into()).chain(args.iter().cloned()).collect()
+}
+
 /// `cargo xtask emu`.
 pub fn emulator(args: &[OsString]) -> Outcome {
     run("ptx-emu", "ptx-emu", args)

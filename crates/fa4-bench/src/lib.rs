@@ -1,0 +1,1 @@
+//! Times kernels against the field, judges before it times, writes and publishes results.

@@ -1,0 +1,3 @@
+//! `fa4-bench`: timing, results, publishing.
+
+fn main() {}

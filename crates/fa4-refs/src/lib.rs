@@ -1,0 +1,1 @@
+//! Other people's kernels at arm's length: adapters, a child process per device, a versioned protocol.
