@@ -5,6 +5,7 @@
 //! - [`judge`]: one case on one device; [`session`]: all of them on all cores.
 //! - [`foreign`]: strangers' kernels, the evidence for the emulator; [`foreign_section`]: their part of the gate.
 //! - [`coverage`]: what keeps a green verdict honest; [`evidence`]: what the emulator's word is worth.
+//! - [`plan`]: a kernel's tables, pictures and predicted schedule.
 //! - [`pipeline`]: whether a kernel overlaps its engines, predicted.
 //! - [`rows`] and [`table`]: the verdict for machines and for people.
 //! - [`twins`]: kernels broken on purpose, which must be caught.
@@ -20,6 +21,7 @@ pub mod gpu;
 pub mod judge;
 pub mod kernels;
 pub mod pipeline;
+pub mod plan;
 pub mod pool;
 pub mod rows;
 pub mod select;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use fa4_gate::cli::{Cli, Task};
-use fa4_gate::{gate, twins};
+use fa4_gate::{gate, plan, twins};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -12,6 +12,7 @@ fn main() -> ExitCode {
     let result = match &cli.task {
         None => gate::gate(&cli.gate, &stop),
         Some(Task::Twins { filter, quiet }) => twins::run(filter.as_deref(), *quiet, &stop),
+        Some(Task::Plan(args)) => plan::run(args),
     };
     match result {
         Ok(code) => ExitCode::from(code),
