@@ -70,6 +70,8 @@ pub struct RoleCounts {
     pub warps: u32,
     /// PTX instructions of all its warps together.
     pub classes: BTreeMap<OpClass, f64>,
+    /// The same for the whole of the shorter run, prologue and end included.
+    pub whole: BTreeMap<OpClass, u64>,
 }
 
 impl RoleCounts {
@@ -190,7 +192,8 @@ fn roles(info: &KernelInfo, short: &Counters, long: &Counters) -> Vec<RoleCounts
             (*class, more as f64 / BLOCKS as f64)
         });
         let classes = classes.filter(|(_, count)| *count > 0.0).collect();
-        RoleCounts { role: role.name.clone(), warps: role.warps, classes }
+        let whole = short.instructions.get(&role.name).cloned().unwrap_or_default();
+        RoleCounts { role: role.name.clone(), warps: role.warps, classes, whole }
     });
     counts.collect()
 }

@@ -69,10 +69,14 @@ fn table(head: &[&str], rows: Vec<Vec<String>>, right: &[usize]) -> String {
     format!("{table}\n")
 }
 
-/// What a role issued in the prediction's run.
+/// What a role issues for each K/V block, or, where that is nothing, what at its start or end.
 pub fn work(counts: &RoleCounts) -> String {
     let words = WORK.iter().filter(|(classes, _)| counts.by_warp(classes) > 0.0).map(|(_, word)| *word);
-    words.collect::<Vec<_>>().join(", ")
+    let words: Vec<_> = words.collect();
+    match counts.whole.contains_key(&OpClass::Bulk) && words.is_empty() {
+        true => "TMA, once".to_owned(),
+        false => words.join(", "),
+    }
 }
 
 fn roles(info: &KernelInfo, counts: &[RoleCounts]) -> String {

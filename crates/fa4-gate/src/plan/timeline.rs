@@ -74,8 +74,8 @@ impl Timeline {
 
     /// The rows as text, `columns` characters for the whole time; a legend behind.
     ///
-    /// The pipe shows the accumulator's letter, small for tile 0; a role `#` while it computes, `|` where a wait ended and
-    /// it did what costs nothing in the model, `.` while it waits.
+    /// The pipe shows the accumulator's letter, small for the first tile; a role `#` while it computes, `|` where a wait
+    /// ended and it did what costs nothing in the model, `.` while it waits.
     pub fn chart(&self, columns: usize) -> String {
         let width = self.lanes.iter().map(|lane| lane.name.len()).max().unwrap_or(0);
         let mut text = String::new();
@@ -107,12 +107,19 @@ impl Timeline {
         if lane.name == PIPE {
             return ' ';
         }
-        let ends = |span: &&Span| (begin..end).contains(&(span.end - 1));
-        match lane.waits.iter().any(|span| ends(&span)) && lane.busy.is_empty() {
+        let ends = |span: &Span| (begin..end).contains(&(span.end - 1)) && !lane.computes_at(span.end);
+        match lane.waits.iter().any(ends) {
             true => '|',
             false if lane.waits.iter().any(|span| overlap(span) > 0) => '.',
             false => ' ',
         }
+    }
+}
+
+impl Lane {
+    /// Whether it starts to compute at `cycle`.
+    pub fn computes_at(&self, cycle: u64) -> bool {
+        self.busy.iter().any(|span| span.begin == cycle)
     }
 }
 
@@ -122,10 +129,14 @@ fn accumulator(name: &str) -> String {
     name.split_whitespace().next().unwrap_or(name).to_owned()
 }
 
-/// One letter for an accumulator: `s` for S0, `S` for S1.
+/// One letter for an accumulator: `s` for S0, `S` for S1, `2` for a third.
 fn letter(name: &str) -> char {
-    let first = name.chars().next().unwrap_or('?');
-    if name.ends_with('1') { first.to_ascii_uppercase() } else { first.to_ascii_lowercase() }
+    let (first, last) = (name.chars().next().unwrap_or('?'), name.chars().last().unwrap_or('?'));
+    match last {
+        '1' => first.to_ascii_uppercase(),
+        '2'..='9' => last,
+        _ => first.to_ascii_lowercase(),
+    }
 }
 
 /// Neighbours that do the same without a gap are one span.

@@ -52,7 +52,7 @@ pub(super) fn draw(figures: &Figures, kernel: &str) -> Picture {
             }
         }
         // What a role does in no time: a stroke where its wait ends.
-        for span in lane.waits.iter().filter(|_| lane.busy.is_empty()) {
+        for span in lane.waits.iter().filter(|span| !lane.computes_at(span.end)) {
             let note = format!("waited for {} from {} to {}", span.what, span.begin, span.end);
             picture.rect("head", (x(span.end) - 1.0, y + 3.0), (2.0, BAR - 4.0), &note);
         }
