@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fa4_kernels::arch::Arch;
 use ptx_emu::launch::Schedule;
 use regex::Regex;
 
@@ -37,6 +38,12 @@ pub enum Task {
     },
     /// Lay a kernel open: roles, barriers, memory maps, register budget, launch, predicted schedule.
     Plan(PlanArgs),
+    /// Compile the instruction probes into the build cache, for `--device both` on a machine without a compiler.
+    Prebuild {
+        /// Architecture of the GPU.
+        #[arg(long, default_value = "sm_90a")]
+        arch: Arch,
+    },
 }
 
 /// Flags of `plan`.
@@ -71,7 +78,7 @@ pub enum DeviceKind {
     Emu,
     /// A GPU.
     Cuda,
-    /// Both.
+    /// Both, and the instruction probes word by word.
     Both,
 }
 

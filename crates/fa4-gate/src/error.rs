@@ -90,6 +90,14 @@ pub enum GateError {
     /// The committed foreign kernels.
     #[error(transparent)]
     Foreign(#[from] crate::foreign::Error),
+    /// A recorded instruction probe.
+    #[error("{file}: {what}")]
+    Probe {
+        /// The file, with the line where there is one.
+        file: String,
+        /// What is wrong.
+        what: String,
+    },
     /// A twin's description.
     #[error("{}: {what}", path.display())]
     Twin {

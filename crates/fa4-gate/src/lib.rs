@@ -4,6 +4,7 @@
 //! - [`kernels`]: what to judge, compiled; [`select`]: which cases it is judged on.
 //! - [`judge`]: one case on one device; [`session`]: all of them on all cores.
 //! - [`foreign`]: strangers' kernels, the evidence for the emulator; [`foreign_section`]: their part of the gate.
+//! - [`probes`]: single instructions, on a GPU and in the emulator, word by word.
 //! - [`coverage`]: what keeps a green verdict honest; [`evidence`]: what the emulator's word is worth.
 //! - [`plan`]: a kernel's tables, pictures and predicted schedule.
 //! - [`pipeline`]: whether a kernel overlaps its engines, predicted.
@@ -23,6 +24,7 @@ pub mod kernels;
 pub mod pipeline;
 pub mod plan;
 pub mod pool;
+pub mod probes;
 pub mod rows;
 pub mod select;
 pub mod session;
