@@ -153,7 +153,7 @@ fn kernel() -> Kernel<()> {
         "batch",
         "window_left",
         "window_right",
-        "heads_per_section",
+        "groups_per_section",
         "softcap_rate",
         "scale_log2",
         "rescale_threshold",

@@ -45,7 +45,7 @@ pub struct AttnParams {
     /// Keys visible to the right of a query's own; −1: all.
     pub window_right: i32,
     /// Query heads, over all batch entries, whose CTAs are dealt longest first together.
-    pub heads_per_section: u32,
+    pub groups_per_section: u32,
     /// 2 log2 e · scale / softcap; 0: no softcap.
     pub softcap_rate: f32,
     /// Softmax scale × log2 e; with a softcap, softcap × log2 e.
@@ -80,7 +80,7 @@ impl AttnParams {
             ("batch", self.batch.to_le_bytes().into()),
             ("window_left", self.window_left.to_le_bytes().into()),
             ("window_right", self.window_right.to_le_bytes().into()),
-            ("heads_per_section", self.heads_per_section.to_le_bytes().into()),
+            ("groups_per_section", self.groups_per_section.to_le_bytes().into()),
             ("softcap_rate", self.softcap_rate.to_le_bytes().into()),
             ("scale_log2", self.scale_log2.to_le_bytes().into()),
             ("rescale_threshold", self.rescale_threshold.to_le_bytes().into()),

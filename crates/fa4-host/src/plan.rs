@@ -191,7 +191,7 @@ pub fn plan_row(
             batch: p.batch as u32,
             window_left,
             window_right,
-            heads_per_section: heads_per_section(p),
+            groups_per_section: groups_per_section(p),
             softcap_rate: rate as f32,
             scale_log2: (scale * log2_e) as f32,
             rescale_threshold: tau,
@@ -214,7 +214,7 @@ fn ctas(p: &AttnProblem, row: &Row) -> u64 {
 }
 
 /// As many whole groups of query heads as have their K and V in L2 together; at least one group.
-fn heads_per_section(p: &AttnProblem) -> u32 {
+fn groups_per_section(p: &AttnProblem) -> u32 {
     let kv_head_bytes = p.seqlen_k * (p.head_dim_qk + p.head_dim_v) * p.kv_dtype.bytes();
     let kv_heads = (L2_SHARE_BYTES / kv_head_bytes.max(1)).max(1);
     (kv_heads.saturating_mul(p.qhead_per_kvhead())).min(p.num_heads_q * p.batch) as u32

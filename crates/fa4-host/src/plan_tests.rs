@@ -48,7 +48,7 @@ fn golden_plan() {
     assert_eq!(x.rescale_threshold, 8.0);
     assert_eq!((x.sinks, x.softcap_rate, x.window_left, x.window_right), (0, 0.0, -1, 0));
     // 129 keys of 512 bytes: all 18 heads fit into L2.
-    assert_eq!(x.heads_per_section, 18);
+    assert_eq!(x.groups_per_section, 18);
 }
 
 /// Bounds that hide nothing are −1; causal is a right bound of 0.
@@ -85,7 +85,7 @@ fn softcap_and_sinks_reach_the_kernel() {
 #[test]
 fn sections_hold_whole_groups() {
     let p = AttnProblem { seqlen_k: 1 << 20, ..problem() };
-    assert_eq!(plan(&p, &tensors(&p), 8.0).unwrap().unwrap().params.heads_per_section, 3);
+    assert_eq!(plan(&p, &tensors(&p), 8.0).unwrap().unwrap().params.groups_per_section, 3);
 }
 
 /// Strides and offsets are the caller's, to the byte.
