@@ -96,6 +96,8 @@ const BOX_COLS: u32 = 64;
 const BOX_ROW_BYTES: u32 = 128;
 /// Rows of a tensor-map box before the kernel's tables are known.
 const BOX_ROWS: u32 = 128;
+/// Largest softcap: tanh is computed to 2^-21, a score to 2^-11 then, as fine as 16-bit inputs are.
+const MAX_SOFTCAP: f64 = 1024.0;
 /// Most elements from the first of the LSE to its last.
 const MAX_LSE_ELEMS: u128 = 1 << 46;
 /// Most CTAs of a grid dimension x.
@@ -255,6 +257,13 @@ fn check_factors(p: &AttnProblem, row: &Row) -> Result<(), HostError> {
             error("scale", p.softmax_scale(), "Scale q or k instead, or pass None for 1/√head_dim.")
         }
         0.0 => Ok(()),
+        cap if cap > MAX_SOFTCAP => Err(HostError::Unsupported {
+            what: "softcap",
+            given: format!("{cap:e}"),
+            kernel: row.kernel,
+            allowed: format!("0 (none) to {MAX_SOFTCAP}"),
+            advice: "A score is right to softcap · 2^-21; pass 0 where no score comes near so large a cap.",
+        }),
         cap if !(scale_log2.is_normal() && rate.is_normal()) => error(
             "softcap",
             cap,

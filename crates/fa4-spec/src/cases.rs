@@ -380,10 +380,6 @@ pub fn bugs(seed: u64) -> Vec<Case> {
         add(format!("{name}_q200_k200_h2kv2_d128_sink"), AttnProblem { sink: true, ..problem });
     }
     add(
-        "bug07_q3_k128_h2kv2_d128_c".into(),
-        AttnProblem::dense(2, (3, 128), (2, 2), 128, Mask::CAUSAL, DType::Bf16),
-    );
-    add(
         "bug28_q64_k64_h2kv2_d128".into(),
         AttnProblem::dense(2, (64, 64), (2, 2), 128, Mask::FULL, DType::Bf16),
     );
@@ -391,6 +387,11 @@ pub fn bugs(seed: u64) -> Vec<Case> {
         "bug05_empty_tiles_q600_k20_h1kv1_d128_c".into(),
         AttnProblem::dense(1, (600, 20), (1, 1), 128, Mask::CAUSAL, DType::Bf16),
     );
+    for (name, qdist) in [("bug17", QDist::QStd100), ("bug37", QDist::KvExpandStride0Batch)] {
+        let problem = AttnProblem::dense(2, (130, 200), (2, 2), 128, Mask::CAUSAL, DType::Bf16);
+        let id = format!("{name}_q130_k200_h2kv2_d128_c_{qdist}");
+        cases.push(Case { qdist, ..Case::dense(id, problem, seed) });
+    }
     // More than 2^31 scores, and batches that no y or z of a grid can count: the addresses are kept by strides.
     for (id, batch, seqlens, heads) in [
         ("bug27_q46341_k46341_h2kv1_d128_c", 1, (46341, 46341), (2, 1)),
