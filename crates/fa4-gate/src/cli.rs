@@ -36,12 +36,37 @@ pub enum Task {
         #[arg(short, long)]
         quiet: bool,
     },
+    /// Lay a kernel open: roles, barriers, memory maps, register budget, launch, predicted schedule.
+    Plan(PlanArgs),
     /// Compile the instruction probes into the build cache, for `--device both` on a machine without a compiler.
     Prebuild {
         /// Architecture of the GPU.
         #[arg(long, default_value = "sm_90a")]
         arch: Arch,
     },
+}
+
+/// Flags of `plan`.
+#[derive(Args, Debug, Clone)]
+pub struct PlanArgs {
+    /// The kernel (fwd_sm100), or one of its entries (fwd_sm100_hd64_bf16_causal).
+    #[arg(value_name = "KERNEL")]
+    pub kernel: String,
+    /// The variant, as in hd128_bf16_full [default: the kernel's first].
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// Draw barriers, memory maps and schedule: one file for a path that ends in .svg, else a folder of them.
+    #[arg(long, value_name = "FILE.svg|FOLDER")]
+    pub svg: Option<PathBuf>,
+    /// Write everything as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// A kernel file to lay open in place of ours.
+    #[arg(long, value_name = "FILE.cu", requires = "namespace")]
+    pub cand: Option<PathBuf>,
+    /// What the candidate is called.
+    #[arg(long, value_name = "NAME", requires = "cand")]
+    pub namespace: Option<String>,
 }
 
 /// Where kernels run.

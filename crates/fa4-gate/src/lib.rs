@@ -6,6 +6,7 @@
 //! - [`foreign`]: strangers' kernels, the evidence for the emulator; [`foreign_section`]: their part of the gate.
 //! - [`probes`]: single instructions, on a GPU and in the emulator, word by word.
 //! - [`coverage`]: what keeps a green verdict honest; [`evidence`]: what the emulator's word is worth.
+//! - [`plan`]: a kernel's tables, pictures and predicted schedule.
 //! - [`pipeline`]: whether a kernel overlaps its engines, predicted.
 //! - [`rows`] and [`table`]: the verdict for machines and for people.
 //! - [`twins`]: kernels broken on purpose, which must be caught.
@@ -21,6 +22,7 @@ pub mod gpu;
 pub mod judge;
 pub mod kernels;
 pub mod pipeline;
+pub mod plan;
 pub mod pool;
 pub mod probes;
 pub mod rows;

@@ -255,7 +255,7 @@ impl Machine<'_> {
 
     /// A commit reached the head of the pipe.
     pub(super) fn land_commit(&mut self, c: &mut Cta, w: usize, pc: u32, mbar: u32, seq: u32) -> Res<()> {
-        let at = c.clocks.as_ref().map_or(0, |k| k.pipe_free.max(k.warp[w]));
+        let at = c.clocks.as_ref().map_or(0, |k| k.pipe.free.max(k.warp[w]));
         self.async_arrive(c, w, pc, mbar, 1, Some(Release::Mma(seq)), at)
     }
 
