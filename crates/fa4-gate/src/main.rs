@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use fa4_gate::cli::{Cli, Task};
+use fa4_gate::foreign::command;
 use fa4_gate::{gate, twins};
 
 fn main() -> ExitCode {
@@ -11,6 +12,7 @@ fn main() -> ExitCode {
     let stop = gate::stop_on_interrupt();
     let result = match &cli.task {
         None => gate::gate(&cli.gate, &stop),
+        Some(Task::Foreign { task }) => command::run(task, &stop),
         Some(Task::Twins { filter, quiet }) => twins::run(filter.as_deref(), *quiet, &stop),
     };
     match result {
