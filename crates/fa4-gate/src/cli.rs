@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fa4_kernels::arch::Arch;
 use ptx_emu::launch::Schedule;
 use regex::Regex;
 
@@ -42,6 +43,12 @@ pub enum Task {
         #[command(subcommand)]
         task: ForeignTask,
     },
+    /// Compile the instruction probes into the build cache, for `--device both` on a machine without a compiler.
+    Prebuild {
+        /// Architecture of the GPU.
+        #[arg(long, default_value = "sm_90a")]
+        arch: Arch,
+    },
 }
 
 /// Where kernels run.
@@ -53,7 +60,7 @@ pub enum DeviceKind {
     Emu,
     /// A GPU.
     Cuda,
-    /// Both.
+    /// Both, and the instruction probes word by word.
     Both,
 }
 

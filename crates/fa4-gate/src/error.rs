@@ -96,6 +96,14 @@ pub enum GateError {
     /// The triage of remarks on foreign kernels.
     #[error("{0}")]
     Findings(String),
+    /// A recorded instruction probe.
+    #[error("{file}: {what}")]
+    Probe {
+        /// The file, with the line where there is one.
+        file: String,
+        /// What is wrong.
+        what: String,
+    },
     /// A twin's description.
     #[error("{}: {what}", path.display())]
     Twin {

@@ -4,6 +4,7 @@
 //! - [`kernels`]: what to judge, compiled; [`select`]: which cases it is judged on.
 //! - [`judge`]: one case on one device; [`session`]: all of them on all cores.
 //! - [`foreign`]: strangers' kernels, the evidence for the emulator; [`foreign_section`]: their part of the gate.
+//! - [`probes`]: single instructions, on a GPU and in the emulator, word by word.
 //! - [`coverage`]: what keeps a green verdict honest; [`evidence`]: what the emulator's word is worth.
 //! - [`pipeline`]: whether a kernel overlaps its engines, predicted.
 //! - [`rows`] and [`table`]: the verdict for machines and for people.
@@ -21,6 +22,7 @@ pub mod judge;
 pub mod kernels;
 pub mod pipeline;
 pub mod pool;
+pub mod probes;
 pub mod rows;
 pub mod select;
 pub mod session;
