@@ -8,6 +8,7 @@ use ptx_emu::launch::Schedule;
 use regex::Regex;
 
 use crate::error::GateError;
+use crate::foreign::command::ForeignTask;
 
 /// Compiles kernels, runs them on every case and compares with an f64 oracle.
 ///
@@ -38,6 +39,12 @@ pub enum Task {
     },
     /// Lay a kernel open: roles, barriers, memory maps, register budget, launch, predicted schedule.
     Plan(PlanArgs),
+    /// Kernels of other projects in the emulator: the evidence for the emulator.
+    Foreign {
+        /// Whose.
+        #[command(subcommand)]
+        task: ForeignTask,
+    },
     /// Compile the instruction probes into the build cache, for `--device both` on a machine without a compiler.
     Prebuild {
         /// Architecture of the GPU.
@@ -162,26 +169,31 @@ impl GateArgs {
 
     /// The runs that each case gets.
     pub fn runs(&self) -> Result<Vec<Run>, GateError> {
-        let mut schedules = match &self.schedule {
-            None => Schedule::ALL.to_vec(),
-            Some(list) => list.split(',').map(|name| schedule(list, name)).collect::<Result<_, _>>()?,
-        };
-        let seeds = match &self.seeds {
-            None => self.seed..self.seed + 1,
-            Some(text) => seeds(text)?,
-        };
-        if self.seeds.is_some() && !schedules.contains(&Schedule::Random) {
-            schedules.push(Schedule::Random);
-        }
-        let mut runs = Vec::new();
-        for schedule in schedules {
-            match schedule {
-                Schedule::Random => runs.extend(seeds.clone().map(|seed| Run { schedule, seed })),
-                _ => runs.push(Run { schedule, seed: self.seed }),
-            }
-        }
-        Ok(runs)
+        runs(self.schedule.as_deref(), self.seed, self.seeds.as_deref())
     }
+}
+
+/// The runs that `--schedule`, `--seed` and `--seeds` ask for.
+pub fn runs(list: Option<&str>, seed: u64, many: Option<&str>) -> Result<Vec<Run>, GateError> {
+    let mut schedules = match list {
+        None => Schedule::ALL.to_vec(),
+        Some(list) => list.split(',').map(|name| schedule(list, name)).collect::<Result<_, _>>()?,
+    };
+    let of_random = match many {
+        None => seed..seed + 1,
+        Some(text) => seeds(text)?,
+    };
+    if many.is_some() && !schedules.contains(&Schedule::Random) {
+        schedules.push(Schedule::Random);
+    }
+    let mut runs = Vec::new();
+    for schedule in schedules {
+        match schedule {
+            Schedule::Random => runs.extend(of_random.clone().map(|seed| Run { schedule, seed })),
+            _ => runs.push(Run { schedule, seed }),
+        }
+    }
+    Ok(runs)
 }
 
 fn schedule(list: &str, name: &str) -> Result<Schedule, GateError> {
