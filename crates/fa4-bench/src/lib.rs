@@ -8,7 +8,7 @@
 //!   [`refs`]: other people's kernels; [`tensors`]: bytes of buffers; [`mock`]: one for tests.
 //! - [`record`]: what a row is on disk; [`folder`]: where rows lie; [`env`]: what a run rests on; [`stats`], [`caveats`],
 //!   [`verdict`]: what the times say.
-//! - [`results`]: folders joined, listed, reported, exported; [`render`]: rows for people; [`rows`]: for scripts.
+//! - [`results`]: folders joined, listed, reported, exported; [`render`] and [`plot`]: rows for people; [`rows`]: for scripts.
 
 pub mod artifacts;
 pub mod bench;
@@ -22,6 +22,7 @@ pub mod gpu;
 pub mod measure;
 pub mod mock;
 pub mod plan;
+pub mod plot;
 pub mod queue;
 pub mod record;
 pub mod refs;
