@@ -8,7 +8,7 @@
 use fa4_gate::judge::Output;
 use fa4_spec::oracle::{self, Reference};
 use fa4_spec::qdist::Inputs;
-use fa4_spec::tensor::Tensor;
+use fa4_spec::tensor::{Tensor, decode};
 use fa4_spec::tolerance::{Bounds, judge};
 use fa4_spec::{AttnProblem, Case, DType, exp2_poly};
 
@@ -93,7 +93,15 @@ impl Truth {
                 ),
             }
         })?;
+        let (mut o_abs, mut o_rel) = (0f64, 0f64);
+        for (&bits, want) in o.iter().zip(&self.reference.o) {
+            let error = (decode(p.q_dtype, bits) - want).abs();
+            o_abs = o_abs.max(error);
+            o_rel = if *want == 0.0 { o_rel } else { o_rel.max(error / want.abs()) };
+        }
         Ok(Judged {
+            o_abs,
+            o_rel,
             o_ratio: judgement.o.ratio,
             lse_ratio: with_lse.then_some(judgement.lse.ratio),
             rows: self.sampled.as_ref().map_or(total, |rows| rows.len() as u64),

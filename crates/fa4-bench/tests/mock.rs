@@ -324,3 +324,38 @@ fn json_and_documents_are_made_from_the_rows() {
     let index = std::fs::read_to_string(scratch.path("INDEX.md")).unwrap();
     assert!(index.contains("[out](out/README.md) | Mock GPU"), "{index}");
 }
+
+/// What flashinfer-bench's validators ask of statuses, and that every line names a file that is there.
+#[test]
+fn exports_keep_the_other_formats_rules() {
+    let scratch = Scratch::new(5);
+    let mock = format!("{FIELD};fault=wrong@row01;fault=fault@row02;fault=unsupported@row03");
+    run(&mut scratch.bench("out", &mock), 1);
+    let mut export = fa4_bench();
+    export.args(["results", "export", "--format", "flashinfer"]).arg(scratch.path("out"));
+    let output = run(export.arg("--out").arg(scratch.path("export")), 0);
+    assert!(text(&output).contains("2 definitions, 5 workloads, 2 solutions, 4 traces"), "{}", text(&output));
+    let mut statuses = Vec::new();
+    for name in ["gqa_dense_full_h2_kv1_d16", "gqa_dense_causal_h2_kv1_d16"] {
+        let read = |path: String| std::fs::read_to_string(scratch.path("export").join(path)).unwrap();
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(json(&read(format!("definitions/gqa_dense/{name}.json")))["name"], name);
+        for trace in read(format!("traces/gqa_dense/{name}.jsonl")).lines().map(json) {
+            let solution = trace["solution"].as_str().unwrap();
+            let solution = json(&read(format!("solutions/gqa_dense/{name}/{solution}.json")));
+            let entry = solution["spec"]["entry_point"].as_str().unwrap().split_once("::").unwrap().0;
+            assert!(solution["sources"].as_array().unwrap().iter().any(|file| file["path"] == entry));
+            let evaluation = &trace["evaluation"];
+            let has = |what: &str| !evaluation[what].is_null();
+            let status = evaluation["status"].as_str().unwrap().to_string();
+            match status.as_str() {
+                "PASSED" => assert!(has("correctness") && has("performance")),
+                "INCORRECT_NUMERICAL" => assert!(has("correctness") && !has("performance")),
+                _ => assert!(!has("correctness") && !has("performance")),
+            }
+            statuses.push(status);
+        }
+    }
+    statuses.sort();
+    assert_eq!(statuses, ["INCORRECT_NUMERICAL", "PASSED", "PASSED", "RUNTIME_ERROR"]);
+}
