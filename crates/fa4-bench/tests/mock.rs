@@ -35,7 +35,11 @@ impl Scratch {
     /// `bench` with this scratch folder's rows.
     fn bench(&self, out: &str, mock: &str) -> Command {
         let mut command = fa4_bench();
-        command.arg("bench").arg("--configs").arg(self.path("rows.csv")).args(["--mock", mock, "--budget", "0.5"]);
+        command
+            .arg("bench")
+            .arg("--configs")
+            .arg(self.path("rows.csv"))
+            .args(["--mock", mock, "--budget", "0.5"]);
         command.arg("--out").arg(self.path(out));
         command
     }
@@ -88,7 +92,10 @@ fn every_fault_of_ours_is_a_row() {
         assert_eq!(row.status, status, "{case}");
         assert!(row.reason.as_ref().unwrap().contains(words), "{case}: {:?}", row.reason);
         assert!(row.ours.is_none() && row.verdict.is_none(), "{case}: a wrong kernel has no times");
-        assert!(text(&output).contains(&format!("{:11} {case}", status.name())), "{case} is not on the screen");
+        assert!(
+            text(&output).contains(&format!("{:11} {case}", status.name())),
+            "{case} is not on the screen"
+        );
     }
     run(&mut scratch.bench("clean", FIELD), 0);
     let clean = rows(&scratch.path("clean"));
@@ -109,7 +116,8 @@ fn every_fault_of_a_reference_is_an_entry() {
         ("row04", "unsupported", Status::Unsupported, "does not take this"),
         ("row05", "flaky", Status::Fail, "after being timed"),
     ];
-    let spec: Vec<String> = faults.iter().map(|(row, fault, ..)| format!("fault=fa3:{fault}@{row}")).collect();
+    let spec: Vec<String> =
+        faults.iter().map(|(row, fault, ..)| format!("fault=fa3:{fault}@{row}")).collect();
     run(&mut scratch.bench("out", &format!("{FIELD};{}", spec.join(";"))), 0);
     let found = rows(&scratch.path("out"));
     for (case, _, status, words) in faults {
@@ -173,7 +181,8 @@ fn a_killed_run_is_taken_up() {
     for wait_ms in [60, 130, 210] {
         let name = format!("killed{wait_ms}");
         let out = scratch.path(&name);
-        let mut child = scratch.bench(&name, &mock).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            scratch.bench(&name, &mock).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let begun = Instant::now();
         while std::fs::metadata(out.join(folder::RAW)).map_or(0, |m| m.len()) == 0 {
             assert!(begun.elapsed() < Duration::from_secs(60), "no row after a minute");
@@ -274,7 +283,11 @@ fn two_gpus_equal_one_and_halve_the_time() {
 #[test]
 fn without_a_gpu_it_says_so_in_one_line() {
     // Where there is a GPU this asks for one that is not there.
-    let output = fa4_bench().args(["bench", "--set", "edge", "--gpus", "4711", "--out"]).arg("/nonexistent/x").output().unwrap();
+    let output = fa4_bench()
+        .args(["bench", "--set", "edge", "--gpus", "4711", "--out"])
+        .arg("/nonexistent/x")
+        .output()
+        .unwrap();
     let text = text(&output);
     assert!(matches!(output.status.code(), Some(2 | 3)), "{text}");
     assert_eq!(text.trim_end().lines().count(), 1, "{text}");
@@ -288,7 +301,9 @@ fn bad_input_is_answered_with_what_is_allowed() {
     let scratch = Scratch::new(2);
     let said = |command: &mut Command| text(&run(command, 2));
     assert!(said(&mut scratch.bench("a", "gpus=x")).contains("not a number"));
-    assert!(said(scratch.bench("a", FIELD).args(["--filter", "nothing like this"])).contains("no row matches"));
+    assert!(
+        said(scratch.bench("a", FIELD).args(["--filter", "nothing like this"])).contains("no row matches")
+    );
     assert!(said(scratch.bench("a", FIELD).args(["--filter", "("])).contains("--filter"));
     assert!(said(scratch.bench("a", FIELD).args(["--gpus", "3"])).contains("there are 0"));
     assert!(said(scratch.bench("a", FIELD).args(["--budget", "0"])).contains("above 0"));
@@ -304,11 +319,27 @@ fn json_and_documents_are_made_from_the_rows() {
     run(scratch.bench("out", FIELD).arg("--json").arg(scratch.path("rows.json")), 0);
     let json: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(scratch.path("rows.json")).unwrap()).unwrap();
-    for key in ["kernel", "case", "status", "schedule", "seed", "device", "evidence", "scale", "o_ratio", "lse_ratio", "reason", "seconds", "us", "ratio"] {
+    for key in [
+        "kernel",
+        "case",
+        "status",
+        "schedule",
+        "seed",
+        "device",
+        "evidence",
+        "scale",
+        "o_ratio",
+        "lse_ratio",
+        "reason",
+        "seconds",
+        "us",
+        "ratio",
+    ] {
         assert!(json[0].get(key).is_some(), "{key}");
     }
     let document = scratch.path("DOC.md");
-    std::fs::write(&document, "a\n<!-- begin generated: bench -->\nold\n<!-- end generated: bench -->\nz\n").unwrap();
+    std::fs::write(&document, "a\n<!-- begin generated: bench -->\nold\n<!-- end generated: bench -->\nz\n")
+        .unwrap();
     let report = |into: &Path| {
         let mut command = fa4_bench();
         command.args(["results", "report"]).arg(scratch.path("out")).arg("--into").arg(into);

@@ -48,8 +48,7 @@ pub fn flashinfer(folder: &Path, out: &Path) -> Result<String, BenchError> {
         solutions
             .entry((name.clone(), solution.clone()))
             .or_insert_with(|| self::solution(&solution, &name, kernel, &env));
-        let trace =
-            json!({ "definition": name, "workload": workload, "solution": solution, "evaluation": evaluation });
+        let trace = json!({ "definition": name, "workload": workload, "solution": solution, "evaluation": evaluation });
         let _ = writeln!(traces, "{trace}");
     }
     let put = |path: &str, text: String| -> Result<(), BenchError> {
@@ -58,7 +57,8 @@ pub fn flashinfer(folder: &Path, out: &Path) -> Result<String, BenchError> {
         fs::create_dir_all(parent).map_err(BenchError::file(parent))?;
         fs::write(&path, text).map_err(BenchError::file(&path))
     };
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).expect("plain data has a JSON form") + "\n";
+    let pretty =
+        |value: &Value| serde_json::to_string_pretty(value).expect("plain data has a JSON form") + "\n";
     for (name, value) in &definitions {
         put(&format!("definitions/{OP_TYPE}/{name}.json"), pretty(value))?;
     }
@@ -89,7 +89,8 @@ fn mask_word(p: &AttnProblem) -> String {
 }
 
 fn definition_name(p: &AttnProblem) -> String {
-    let mut name = format!("{OP_TYPE}_{}_h{}_kv{}_d{}", mask_word(p), p.num_heads_q, p.num_heads_kv, p.head_dim_qk);
+    let mut name =
+        format!("{OP_TYPE}_{}_h{}_kv{}_d{}", mask_word(p), p.num_heads_q, p.num_heads_kv, p.head_dim_qk);
     if p.head_dim_v != p.head_dim_qk {
         let _ = write!(name, "_vo{}", p.head_dim_v);
     }
@@ -262,7 +263,8 @@ fn evaluation(row: &RunRow, env: &Env) -> Option<Value> {
         Status::Timeout => "TIMEOUT",
         Status::Unsupported => return None,
     };
-    let mut libs = BTreeMap::from([("fa4".to_string(), env.commit.clone()), ("nvrtc".into(), env.compiler.clone())]);
+    let mut libs =
+        BTreeMap::from([("fa4".to_string(), env.commit.clone()), ("nvrtc".into(), env.compiler.clone())]);
     for entry in &row.references {
         libs.extend(entry.versions.clone());
     }
@@ -320,7 +322,13 @@ mod tests {
     fn names_tell_definitions_apart() {
         let window = Mask { causal: true, window_left: Some(127), window_right: None };
         assert_eq!(definition_name(&problem(Mask::CAUSAL)), "gqa_dense_causal_h4_kv2_d64");
-        let p = AttnProblem { sink: true, softcap: 50.0, head_dim_v: 128, q_dtype: DType::F16, ..problem(window) };
+        let p = AttnProblem {
+            sink: true,
+            softcap: 50.0,
+            head_dim_v: 128,
+            q_dtype: DType::F16,
+            ..problem(window)
+        };
         assert_eq!(definition_name(&p), "gqa_dense_window_127_0_h4_kv2_d64_vo128_sink_softcap50_fp16");
         assert_eq!(uuid("a").len(), 36);
         assert_ne!(uuid("a"), uuid("b"));
