@@ -6,12 +6,13 @@ use super::{Problem, SourceFile};
 const LONGEST: usize = 900;
 
 /// Where calls into C are made; each module gives its safety argument.
-const UNSAFE_MODULES: [&str; 8] = [
+const UNSAFE_MODULES: [&str; 9] = [
     "crates/fa4-host/src/cuda/api.rs",
     "crates/fa4-host/src/cuda/gpu.rs",
     "crates/fa4-host/src/cuda/launch.rs",
     "crates/fa4-host/src/cuda/memory.rs",
     "crates/fa4-host/src/cuda/module.rs",
+    "crates/fa4-host/src/cuda/nvml.rs",
     "crates/fa4-host/src/cuda/stream.rs",
     "crates/fa4-host/src/cuda/tensor_map.rs",
     "crates/fa4-kernels/src/nvrtc.rs",
