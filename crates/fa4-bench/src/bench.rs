@@ -144,7 +144,8 @@ fn begin(args: &BenchArgs, root: &Path) -> Result<Begun, BenchError> {
         },
         artifacts: args.artifacts.as_ref().map(absolute).transpose()?,
         python: args.refs_python.clone(),
-        refs_program: args.refs_program.as_ref().map(absolute).transpose()?,
+        refs_program: args.refs_program.clone(),
+        scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
     };
     let gpus = machines(args, &settings)?;
     let build = gpu::build(root, &settings)?;

@@ -58,9 +58,12 @@ pub struct BenchArgs {
     /// Python with the references' packages.
     #[arg(long, value_name = "PYTHON", default_value = "python3")]
     pub refs_python: PathBuf,
-    /// A program that speaks the references' protocol, instead of the Python adapters.
-    #[arg(long, value_name = "PROGRAM")]
-    pub refs_program: Option<PathBuf>,
+    /// A program, with arguments, that speaks the references' protocol, instead of the Python adapters.
+    #[arg(long, value_name = "COMMAND", requires = "refs")]
+    pub refs_program: Option<String>,
+    /// Folder for files that are handed to references; default: the system's for temporary files.
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
     /// GPUs by number, separated by commas; default: all that our kernels run on.
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<String>,
@@ -158,9 +161,9 @@ pub struct RefsArgs {
     /// Python with the references' packages.
     #[arg(long, value_name = "PYTHON", default_value = "python3")]
     pub refs_python: PathBuf,
-    /// A program that speaks the references' protocol, instead of the Python adapters.
-    #[arg(long, value_name = "PROGRAM")]
-    pub refs_program: Option<PathBuf>,
+    /// A program, with arguments, that speaks the references' protocol, instead of the Python adapters.
+    #[arg(long, value_name = "COMMAND")]
+    pub refs_program: Option<String>,
     /// The workspace's folder.
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,

@@ -59,8 +59,10 @@ pub struct Settings {
     pub artifacts: Option<PathBuf>,
     /// Interpreter of the references' adapters.
     pub python: PathBuf,
-    /// A program that stands for all references.
-    pub refs_program: Option<PathBuf>,
+    /// A program, with arguments, that stands for all references.
+    pub refs_program: Option<String>,
+    /// Folder for files that are handed to references.
+    pub scratch: PathBuf,
 }
 
 /// Operating system and processor.
@@ -106,6 +108,7 @@ impl Env {
             artifacts: None,
             python: "python3".into(),
             refs_program: None,
+            scratch: "tmp".into(),
         };
         let build = Build { commit: Some("test".into()), compiler: "none".into() };
         Env::now(Path::new("."), settings, Vec::new(), build)

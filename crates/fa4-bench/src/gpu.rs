@@ -145,7 +145,7 @@ impl GpuRunner {
             gpu,
             artifacts: Artifacts::open(root, settings)?,
             loaded: BTreeMap::new(),
-            references: RefField::new(root, settings, visible),
+            references: RefField::new(root, settings, Some(visible)),
             telemetry: Arc::new(telemetry),
             budget_s: settings.budget_s,
         })

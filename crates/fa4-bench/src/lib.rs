@@ -9,7 +9,7 @@
 //! - [`record`]: what a row is on disk; [`folder`]: where rows lie; [`env`]: what a run rests on; [`stats`], [`caveats`],
 //!   [`verdict`]: what the times say.
 //! - [`publish`]: a folder as a commit status and a comment on a pull request.
-//! - [`results`]: folders joined, listed, reported, exported; [`render`]: rows for people; [`rows`]: for scripts.
+//! - [`results`]: folders joined, listed, reported, exported; [`render`] and [`plot`]: rows for people; [`rows`]: for scripts.
 
 pub mod artifacts;
 pub mod bench;
@@ -23,6 +23,7 @@ pub mod gpu;
 pub mod measure;
 pub mod mock;
 pub mod plan;
+pub mod plot;
 pub mod publish;
 pub mod queue;
 pub mod record;

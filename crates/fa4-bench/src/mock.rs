@@ -2,6 +2,7 @@
 //! the same on every run and mean nothing.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use fa4_spec::{AttnProblem, Case, oracle};
 use regex::Regex;
 
 use crate::counts::counts;
+use crate::env::Settings;
 use crate::record::Status;
+use crate::refs::RefField;
 use crate::runner::{Contestant, Effort, Failure, Field, GpuRecord, Job, Lap, Mode, Runner};
 use crate::telemetry::{Reading, Telemetry};
 
@@ -132,12 +135,14 @@ pub struct MockRunner {
     ordinal: u32,
     budget_s: f64,
     references: Option<Vec<String>>,
+    /// Real children, where a program is named.
+    bridged: Option<RefField>,
     telemetry: Arc<Telemetry>,
 }
 
 impl MockRunner {
-    /// Mock GPU `ordinal`; of the references only those in `references`, where given.
-    pub fn new(spec: MockSpec, ordinal: u32, budget_s: f64, references: Option<Vec<String>>) -> Self {
+    /// Mock GPU `ordinal`.
+    pub fn new(spec: MockSpec, ordinal: u32, root: &Path, settings: &Settings) -> Self {
         let throttled = spec.faults.iter().any(|(_, fault, _)| *fault == Fault::Throttled);
         let telemetry = Telemetry::fixed(Reading {
             clock_mhz: Some(1500),
@@ -145,7 +150,9 @@ impl MockRunner {
             temperature_c: Some(50),
             throttled: if throttled { vec!["power cap".into()] } else { Vec::new() },
         });
-        MockRunner { spec, ordinal, budget_s, references, telemetry: Arc::new(telemetry) }
+        let bridged = settings.refs_program.as_ref().map(|_| RefField::new(root, settings, None));
+        let (budget_s, references) = (settings.budget_s, settings.refs.clone());
+        MockRunner { spec, ordinal, budget_s, references, bridged, telemetry: Arc::new(telemetry) }
     }
 }
 
@@ -200,7 +207,10 @@ impl Runner for MockRunner {
             };
             (id.clone(), entrant)
         });
-        Ok(Field { ours: vec![make("ours", spec.ours)], references: references.collect() })
+        let mut references: Vec<_> = references.collect();
+        let ours = vec![make("ours", spec.ours)];
+        references.extend(self.bridged.iter_mut().flat_map(|bridged| bridged.ready(job)));
+        Ok(Field { ours, references })
     }
 
     fn telemetry(&self) -> Arc<Telemetry> {

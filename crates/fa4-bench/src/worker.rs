@@ -119,7 +119,7 @@ fn open(config: &Config) -> Result<(Box<dyn Runner>, Vec<Row>), BenchError> {
     let runner: Box<dyn Runner> = match &settings.mock {
         Some(spec) => {
             let spec = mock_spec(spec)?;
-            Box::new(MockRunner::new(spec, config.ordinal, settings.budget_s, settings.refs.clone()))
+            Box::new(MockRunner::new(spec, config.ordinal, &config.root, settings))
         }
         None => Box::new(GpuRunner::open(config.ordinal, &config.root, settings)?),
     };
