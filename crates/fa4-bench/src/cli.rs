@@ -7,6 +7,7 @@ use regex::Regex;
 
 use crate::error::BenchError;
 use crate::plan::{SetName, Shard};
+use crate::publish::PublishArgs;
 
 /// Times kernels against the field, judges before it times, writes results.
 ///
@@ -30,6 +31,8 @@ pub enum Task {
     Results(ResultsTask),
     /// Which references are here, and what is missing.
     Refs(RefsArgs),
+    /// Post a result folder as a commit status and a pull-request comment; the token comes from GITHUB_TOKEN.
+    Publish(PublishArgs),
     /// Collect built kernels in a folder, for `bench --artifacts` on a machine without a compiler.
     Pack(PackArgs),
     /// The process of one GPU; started by `bench`.

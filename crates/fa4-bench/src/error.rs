@@ -67,6 +67,9 @@ pub enum BenchError {
         /// The system's words.
         source: std::io::Error,
     },
+    /// Publishing.
+    #[error(transparent)]
+    Publish(#[from] crate::publish::PublishError),
     /// Workers that do not come up.
     #[error("GPU {ordinal} cannot be used: {what}")]
     Worker {
@@ -85,6 +88,7 @@ impl BenchError {
         match self {
             BenchError::NoGpu(_) => exit::ENVIRONMENT,
             BenchError::Gate(error) => error.exit_code(),
+            BenchError::Publish(error) => error.exit_code(),
             BenchError::Worker { code, .. } => *code,
             _ => exit::USAGE,
         }

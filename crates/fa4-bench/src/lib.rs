@@ -8,6 +8,7 @@
 //!   [`refs`]: other people's kernels; [`tensors`]: bytes of buffers; [`mock`]: one for tests.
 //! - [`record`]: what a row is on disk; [`folder`]: where rows lie; [`env`]: what a run rests on; [`stats`], [`caveats`],
 //!   [`verdict`]: what the times say.
+//! - [`publish`]: a folder as a commit status and a comment on a pull request.
 //! - [`results`]: folders joined, listed, reported, exported; [`render`] and [`plot`]: rows for people; [`rows`]: for scripts.
 
 pub mod artifacts;
@@ -23,6 +24,7 @@ pub mod measure;
 pub mod mock;
 pub mod plan;
 pub mod plot;
+pub mod publish;
 pub mod queue;
 pub mod record;
 pub mod refs;

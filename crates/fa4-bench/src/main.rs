@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use fa4_bench::cli::{Cli, Task};
+use fa4_bench::error::BenchError;
+use fa4_bench::publish::{self, Patience, PublishArgs, TOKEN_VARIABLE};
 use fa4_bench::{bench, gpu, refs, results, worker};
 
 fn main() -> ExitCode {
@@ -11,6 +13,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::bench(args, &bench::stop_on_interrupt()),
         Task::Results(task) => results::run(task),
         Task::Refs(args) => refs::list(args),
+        Task::Publish(args) => publish(args),
         Task::Pack(args) => gpu::pack(args),
         Task::Worker => Ok(worker::work()),
     };
@@ -21,4 +24,9 @@ fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+fn publish(args: &PublishArgs) -> Result<u8, BenchError> {
+    let token = || std::env::var(TOKEN_VARIABLE).ok();
+    Ok(publish::publish(args, token, &Patience::default(), &mut std::io::stdout())?)
 }

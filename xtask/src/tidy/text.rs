@@ -19,7 +19,8 @@ const UNSAFE_MODULES: [&str; 9] = [
 ];
 
 /// Hosts that a text may point to. A package index is never one: clients are set up by whoever runs them.
-const HOSTS: [&str; 8] = [
+const HOSTS: [&str; 9] = [
+    "api.github.com",
     "arxiv.org",
     "doi.org",
     "docs.nvidia.com",
