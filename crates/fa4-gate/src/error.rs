@@ -90,6 +90,14 @@ pub enum GateError {
     /// The committed foreign kernels.
     #[error(transparent)]
     Foreign(#[from] crate::foreign::Error),
+    /// The list of justified survivors, or the document about them.
+    #[error("{}: {what}", path.display())]
+    Mutants {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// A recorded instruction probe.
     #[error("{file}: {what}")]
     Probe {

@@ -8,6 +8,7 @@
 //! - [`coverage`]: what keeps a green verdict honest; [`evidence`]: what the emulator's word is worth.
 //! - [`pipeline`]: whether a kernel overlaps its engines, predicted.
 //! - [`rows`] and [`table`]: the verdict for machines and for people.
+//! - [`mutate`]: kernels broken one instruction at a time; what survives is redundant or a hole.
 //! - [`twins`]: kernels broken on purpose, which must be caught.
 
 pub mod cli;
@@ -20,6 +21,7 @@ pub mod gate;
 pub mod gpu;
 pub mod judge;
 pub mod kernels;
+pub mod mutate;
 pub mod pipeline;
 pub mod pool;
 pub mod probes;
