@@ -45,6 +45,8 @@ pub enum Task {
         #[command(subcommand)]
         task: ForeignTask,
     },
+    /// Break a kernel's synchronisation one instruction at a time; every mutant must be caught or be justified.
+    Mutate(MutateArgs),
     /// Compile the instruction probes into the build cache, for `--device both` on a machine without a compiler.
     Prebuild {
         /// Architecture of the GPU.
@@ -74,6 +76,50 @@ pub struct PlanArgs {
     /// What the candidate is called.
     #[arg(long, value_name = "NAME", requires = "cand")]
     pub namespace: Option<String>,
+}
+
+/// Flags of `mutate`.
+#[derive(Args, Debug, Clone)]
+pub struct MutateArgs {
+    /// The kernel: fwd_sm100 or fwd_sm90.
+    pub kernel: String,
+    /// A fixed part of the mutants, a few of each class, in seconds.
+    #[arg(long)]
+    pub subset: bool,
+    /// Only mutants whose name matches; --list prints the names.
+    #[arg(long, value_name = "REGEX")]
+    pub filter: Option<String>,
+    /// Only variants whose name matches, such as hd64.
+    #[arg(long, value_name = "REGEX")]
+    pub case: Option<String>,
+    /// Take over what an earlier run of the same kernel and program has found.
+    #[arg(long)]
+    pub resume: bool,
+    /// Mutants at a time; one per core if not given.
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<std::num::NonZeroUsize>,
+    /// Seeds of the random schedule, from A to B−1, which follow on the other schedules.
+    #[arg(long, value_name = "A..B", default_value = "1..6")]
+    pub seeds: String,
+    /// Write one object per mutant as a JSON array.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Rewrite the kernel's table in this document, where all of its mutants were run.
+    #[arg(long, value_name = "FILE.md")]
+    pub doc: Option<PathBuf>,
+    /// Print the names of the mutants and run none.
+    #[arg(long)]
+    pub list: bool,
+    /// No progress; only holes and the verdict.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+impl MutateArgs {
+    /// Seeds of the random schedule.
+    pub fn seeds(&self) -> Result<std::ops::Range<u64>, GateError> {
+        seeds(&self.seeds)
+    }
 }
 
 /// Where kernels run.
