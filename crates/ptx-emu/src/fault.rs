@@ -109,6 +109,12 @@ codes! {
         "setmaxnreg with a count that is not a multiple of 8 in 24..256, or more registers than the CTA's pool holds."
     Exit "exit" Fault
         "A CTA ended while a bulk copy still reads its shared memory: cp.async.bulk.wait_group.read 0 is missing."
+    ClusterEnded "cluster.ended" Fault
+        "The shared memory of a CTA of the cluster was used after that CTA had ended, or it ended while an operation of another CTA was on its way there. Let every thread of the cluster arrive and wait at the cluster barrier after the last such access."
+    ClusterBarrier "cluster.barrier" Fault
+        "A thread arrived twice at the cluster barrier without waiting, or waited without having arrived. Each barrier.cluster.wait needs one barrier.cluster.arrive of the same thread before it."
+    LaunchControl "launch.control" Fault
+        "clusterlaunchcontrol: the first CTA of a cluster was asked for although nothing was cancelled, or another cluster was requested after it was seen that none was left. Branch on query_cancel.is_canceled and stop asking when it is false."
     Deadlock "deadlock" Fault
         "Nobody can move: every warp waits and no asynchronous operation is in flight."
     Trap "trap" Fault

@@ -25,6 +25,7 @@ impl Machine<'_> {
             Addr::R32(r, off) => u64::from(regs.r32[r as usize].0[l].wrapping_add(off as u32)),
             Addr::R64(r, off) => regs.r64[r as usize].0[l].wrapping_add(off as u64),
             Addr::Abs(v) => v,
+            Addr::Own(v) => u64::from(v) | c.rank_bits,
         }
     }
 
@@ -34,7 +35,7 @@ impl Machine<'_> {
         let bad = match a {
             Addr::R32(r, _) => regs.u32[r as usize] & m,
             Addr::R64(r, _) => regs.u64[r as usize] & m,
-            Addr::Abs(_) => 0,
+            Addr::Abs(_) | Addr::Own(_) => 0,
         };
         self.defined(c, w, pc, bad, Code::UninitAddress, "the address")
     }
@@ -61,9 +62,9 @@ impl Machine<'_> {
     /// Splits a generic address into its space and the address there.
     pub(super) fn resolve(&self, place: Place, addr: u64) -> (Place, u64) {
         match place {
-            Place::Shared => (Place::Shared, addr & 0xffff_ffff),
+            Place::Shared | Place::Cluster => (place, addr & 0xffff_ffff),
             Place::Generic => match addr {
-                a if a.wrapping_sub(SHARED_WINDOW) < WINDOW => (Place::Shared, a - SHARED_WINDOW),
+                a if a.wrapping_sub(SHARED_WINDOW) < WINDOW => (Place::Cluster, a - SHARED_WINDOW),
                 a if a.wrapping_sub(LOCAL_WINDOW) < WINDOW => (Place::Local, a - LOCAL_WINDOW),
                 a if a.wrapping_sub(PARAM_WINDOW) < WINDOW => (Place::Param, a - PARAM_WINDOW),
                 a => (Place::Global, a),
@@ -114,8 +115,9 @@ impl Machine<'_> {
     ) -> Res<u64> {
         let n = buf.len();
         match place {
-            Place::Shared => {
-                let off = self.shared_offset(c, w, pc, addr, n as u32)?;
+            Place::Cluster if addr >> 24 != u64::from(c.rank) => self.remote_read(c, w, pc, l, addr, buf),
+            Place::Shared | Place::Cluster => {
+                let off = self.shared_offset(c, w, pc, addr ^ c.rank_bits, n as u32)?;
                 self.lease_shared(c, w, pc, off, n, false)?;
                 buf.copy_from_slice(c.shared.bytes(off, n));
                 Ok(c.shared.undef(off, n))
@@ -174,7 +176,11 @@ impl Machine<'_> {
     ) -> Res<()> {
         let n = data.len();
         match place {
-            Place::Shared => {
+            Place::Cluster if addr >> 24 != u64::from(c.rank) => {
+                self.remote_write(c, w, pc, l, addr, data, undef)
+            }
+            Place::Shared | Place::Cluster => {
+                let addr = addr ^ c.rank_bits;
                 let off = self.shared_offset(c, w, pc, addr, n as u32)?;
                 self.lease_shared(c, w, pc, off, n, true)?;
                 self.not_a_barrier(c, w, pc, addr as u32, n as u32)?;
@@ -327,7 +333,10 @@ impl Machine<'_> {
     ) -> Res<Next> {
         for l in lanes(m) {
             let a = c.warps[w].regs.r64[s as usize].0[l];
-            let is = self.resolve(Place::Generic, a).0 == place;
+            let is = match (self.resolve(Place::Generic, a), place) {
+                ((Place::Cluster, a), Place::Shared) => a >> 24 == u64::from(c.rank),
+                ((is, _), place) => is == place,
+            };
             let u = c.warps[w].regs.bytes64(s, l) != 0;
             c.warps[w].regs.setp(d, l, is, u);
         }
@@ -545,7 +554,7 @@ fn put(
 
 /// The new value. Floating sums in global memory are the memory system's own: f32 flushes subnormals, f64 passes NaNs
 /// on unchanged. In shared memory they are ordinary additions between compare-and-swaps.
-fn atom(op: AtomOp, ty: AtomTy, place: Place, old: u64, b: u64, cmp: u64) -> u64 {
+pub(super) fn atom(op: AtomOp, ty: AtomTy, place: Place, old: u64, b: u64, cmp: u64) -> u64 {
     let (o32, b32) = (old as u32, b as u32);
     match op {
         AtomOp::Exch => b,

@@ -1,5 +1,6 @@
 //! The matrix pipe: tcgen05.mma, cp and commit are checked and queued here; they execute in issue order.
 
+use super::cluster::abroad;
 use super::cta::{Cta, Origin, Release};
 use super::exec::{Next, lanes};
 use super::inst::{Addr, Mma, MmaA, MmaKind};
@@ -240,23 +241,60 @@ impl Machine<'_> {
         Ok(Next::Advance)
     }
 
-    pub(super) fn commit(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, at: Addr) -> Res<Next> {
+    pub(super) fn commit(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        m: u32,
+        at: Addr,
+        mask: Option<u32>,
+    ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
         for l in lanes(m) {
-            let mbar = self.own_shared(c, w, pc, l, at)?;
-            self.check_role(c, w, pc, mbar, false)?;
+            let (rank, mbar) = self.cluster_place(c, w, pc, l, at)?;
+            let to = match mask {
+                Some(slot) => self.ranks_of_mask(c, w, pc, l, slot)?,
+                None => vec![rank],
+            };
+            for &r in &to {
+                let by = if r == c.rank { w } else { abroad(c.rank, w) };
+                self.on(c, r, |m, c| m.completes_on(c, by, pc, mbar))?;
+            }
             // It covers what this thread issued, whatever else is in the pipe.
             let seq = c.mma_last.get(&(w as u32, l as u32)).copied().unwrap_or(0);
             let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
-            self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Commit { mbar, seq } })?;
+            self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Commit { mbar, to, seq } })?;
         }
         Ok(Next::Advance)
     }
 
-    /// A commit reached the head of the pipe.
-    pub(super) fn land_commit(&mut self, c: &mut Cta, w: usize, pc: u32, mbar: u32, seq: u32) -> Res<()> {
+    /// A commit reached the head of the pipe: it arrives on the barrier at `mbar` in the CTAs of the ranks `to`.
+    pub(super) fn land_commit(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        (mbar, to): (u32, &[u32]),
+        seq: u32,
+    ) -> Res<()> {
         let at = c.clocks.as_ref().map_or(0, |k| k.pipe_free.max(k.warp[w]));
-        self.async_arrive(c, w, pc, mbar, 1, Some(Release::Mma(seq)), at)
+        let (here, peer_seq) = (c.rank, c.pair_seq(seq));
+        for &rank in to {
+            self.reach(c, w, pc, 0, u64::from(rank) << 24)?;
+            let by = if rank == here { w } else { abroad(here, w) };
+            self.on(c, rank, |m, c| {
+                let own = if rank == here { Release::Mma(seq) } else { Release::PeerMma(here, seq) };
+                if peer_seq != 0
+                    && let Some(b) = c.mbars.get_mut(&mbar)
+                {
+                    let phase = b.bar.phase();
+                    b.attached.push((phase, Release::PeerMma(here ^ 1, peer_seq)));
+                }
+                m.async_arrive(c, by, pc, mbar, 1, Some(own), at)
+            })?;
+        }
+        Ok(())
     }
 
     /// D = A·B + D, with the undefined rows and columns that undefined operands make.

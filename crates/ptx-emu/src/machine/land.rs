@@ -33,10 +33,11 @@ impl Machine<'_> {
         match &p.kind {
             Kind::Load { chunks, fill, elem, mbar, bytes } => {
                 self.land_load(c, &p, chunks, fill, *elem)?;
-                c.landed[p.id as usize] = true;
-                let at = c.now(w) + self.opts.costs.load;
-                self.async_complete(c, w, pc, *mbar, *bytes, Release::Op(p.id), at)?;
+                self.completed(c, &p, mbar.0, mbar.1, *bytes)?;
             }
+            Kind::Between { .. } => self.land_between(c, &p)?,
+            Kind::Remote { .. } => self.land_remote(c, &p)?,
+            Kind::Response { .. } => self.land_response(c, &p)?,
             Kind::Store { chunks, reduce } => self.land_store(c, &p, chunks, *reduce)?,
             Kind::CpAsync { copies } => {
                 for &(d, s, take, n) in copies {
@@ -85,7 +86,7 @@ impl Machine<'_> {
                 }
             }
             Kind::Wgmma(op) => self.land_wgmma(c, w, pc, op),
-            Kind::Commit { mbar, seq } => self.land_commit(c, w, pc, *mbar, *seq)?,
+            Kind::Commit { mbar, to, seq } => self.land_commit(c, w, pc, (*mbar, to), *seq)?,
             Kind::TmemLd { base } => {
                 if let Inst::TcLd(mv) = &self.prog.code[pc as usize].inst {
                     land_ld(c, w, p.id, mv, *base);

@@ -1,12 +1,16 @@
 //! The machine: grid, CTAs, warps, memories, asynchronous operations and the scheduler.
 
 pub mod cfg;
+mod clc;
+mod cluster;
 pub mod cta;
 pub mod decode;
 mod decode_async;
+mod decode_cluster;
 mod decode_mma;
 mod exec;
 mod exec_bulk;
+mod exec_cluster;
 mod exec_mem;
 mod exec_mma;
 mod exec_mma_sync;
