@@ -93,6 +93,8 @@ codes! {
         "tcgen05.alloc or dealloc broke a rule: 32, 64, 128, 256 or 512 columns, never more than the allocation before, not after relinquish_alloc_permit, dealloc with the address and size of an allocation."
     TmemLeak "tmem.leak" Fault
         "A CTA ended with tensor memory still allocated: tcgen05.dealloc is missing (on hardware the next CTA's allocation hangs)."
+    TmemPair "tmem.pair" Fault
+        "A tcgen05 instruction with .cta_group::2 needs both CTAs of a pair (two of a cluster whose ranks differ in bit 0): one warp of each for alloc, with the same number of columns."
     TmemBounds "tmem.bounds" Fault
         "Tensor memory outside the CTA's allocation was touched."
     TmemLane "tmem.lane" Fault

@@ -73,14 +73,6 @@ impl Cx<'_> {
             _ => unsupported(format!("opcode `{}`", op.text)),
         }
     }
-
-    /// First of the two 64-bit slots of a 128-bit register.
-    fn wide_slot(&mut self, op: &Opcode, o: &Operand) -> Decoded<u32> {
-        match o {
-            Operand::Reg(r) if self.slots.reg(*r).0 == Class::R128 => Ok(self.slots.reg(*r).1),
-            _ => unsupported(format!("`{}` without a 128-bit register", op.text)),
-        }
-    }
 }
 
 fn control(i: LaunchControl) -> One {

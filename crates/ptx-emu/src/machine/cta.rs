@@ -280,6 +280,10 @@ pub struct Cta {
     pub ended: bool,
     /// One of its threads has seen that launch control had nothing left to cancel.
     pub nothing_left: bool,
+    /// Columns that a warp waits to allocate together with the other CTA of the pair.
+    pub pair_wants: Option<u32>,
+    /// Columns that the other CTA of the pair allocated for both.
+    pub pair_got: Option<u32>,
     /// Operations of other CTAs' books that read its shared memory.
     pub lent: Vec<OpId>,
     /// Operations that add to shared memory: they may share granules.

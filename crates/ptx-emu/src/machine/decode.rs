@@ -104,7 +104,8 @@ pub fn decode(module: &Module, f: &Function, layout: Layout) -> Result<Program, 
                 return Err(fail(Unsupported("cta_group::1 and cta_group::2 in one kernel".into())));
             }
         }
-        coupled |= matches!(&one.inst, Inst::Atom { place, .. } if *place != Place::Shared)
+        coupled |= matches!(&one.inst, Inst::AtomVector(_) | Inst::Atom128(_) | Inst::LaunchControl(_))
+            || matches!(&one.inst, Inst::Atom { place, .. } if *place != Place::Shared)
             || matches!(&one.inst, Inst::Ld(a) if a.ordered && a.place != Place::Shared);
         let s0 = regs.len() as u32;
         regs.extend(one.srcs);
@@ -490,6 +491,12 @@ impl Cx<'_> {
     fn atom(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
         if op.has("async") {
             return self.remote_async(op, args);
+        }
+        if op.has("b128") {
+            return self.atom_128(op, args);
+        }
+        if ["v2", "v4", "v8"].into_iter().any(|v| op.has(v)) {
+            return self.atom_vector(op, args);
         }
         let (mut place, mut ty, mut kind) = (Place::Generic, None, None);
         for m in &op.mods {

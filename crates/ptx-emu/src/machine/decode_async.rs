@@ -316,9 +316,6 @@ impl Cx<'_> {
     }
 
     fn tcgen05(&mut self, op: &Opcode, verb: &str, args: &[Operand]) -> Res<One> {
-        if op.has("cta_group::2") {
-            return unsupported(format!("`{}`: CTA pairs (planned)", op.text));
-        }
         match verb {
             "alloc" => {
                 let a = self.addr(arg(op, args, 0)?)?;
@@ -357,8 +354,11 @@ impl Cx<'_> {
             "ld" | "st" => self.tmem_move(op, verb == "ld", args),
             "mma" => self.mma(op, args),
             "cp" => {
-                let rest: Vec<&str> =
-                    op.mods[1..].iter().map(String::as_str).filter(|m| *m != "cta_group::1").collect();
+                let rest: Vec<&str> = op.mods[1..]
+                    .iter()
+                    .map(String::as_str)
+                    .filter(|m| !m.starts_with("cta_group::"))
+                    .collect();
                 let shape = match rest[..] {
                     [s] => CpShape::from_modifiers(s, None),
                     [s, m] => CpShape::from_modifiers(s, Some(m)),
@@ -409,16 +409,17 @@ impl Cx<'_> {
     }
 
     fn mma(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
-        let mut kind = None;
+        let (mut kind, mut ws) = (None, false);
         for m in &op.mods[1..] {
             match m.as_str() {
-                "cta_group::1" => {}
+                "cta_group::1" | "cta_group::2" => {}
+                "ws" => ws = true,
                 "kind::f16" => kind = Some(MmaKind::F16),
                 "kind::tf32" => kind = Some(MmaKind::Tf32),
                 "kind::f8f6f4" => kind = Some(MmaKind::F8f6f4),
                 m if m.starts_with("collector::") => {}
                 "collector" => {}
-                m => return unsupported(format!("`.{m}` of `{}` (planned: ws, block scales, i8)", op.text)),
+                m => return unsupported(format!("`.{m}` of `{}` (planned: block scales, i8)", op.text)),
             }
         }
         let Some(kind) = kind else { return unsupported(format!("opcode `{}`", op.text)) };
@@ -440,21 +441,28 @@ impl Cx<'_> {
         let idesc = self.slots.src32(arg(op, args, 3)?, Ty::U32)?;
         srcs.extend([(Class::R64, b), (Class::R32, idesc)]);
         let mut rest = &args[4..];
-        let mut mask = None;
+        let mut mask = Box::default();
         if let Some(Operand::Vector(v)) = rest.first() {
             let slots = v.iter().map(|o| self.slots.src32(o, Ty::U32)).collect::<Res<Vec<_>>>()?;
-            let Ok(m) = <[u32; 4]>::try_from(slots) else {
-                return unsupported(format!("`{}`: a lane mask of other than 4 registers", op.text));
-            };
-            srcs.extend(m.map(|r| (Class::R32, r)));
-            mask = Some(m);
+            let want = if op.has("cta_group::2") { 8 } else { 4 };
+            if slots.len() != want || ws {
+                return unsupported(format!("`{}`: a lane mask of {} registers", op.text, slots.len()));
+            }
+            srcs.extend(slots.iter().map(|&r| (Class::R32, r)));
+            mask = slots.into_boxed_slice();
             rest = &rest[1..];
         }
         let enable = self.slots.src_p(arg(op, rest, 0)?)?;
         srcs.push((Class::P, enable.0));
+        if ws && rest.len() > 1 && !matches!(rest[1], Operand::Int(0)) {
+            return unsupported(format!("`{}` with a zero-column mask", op.text));
+        }
         let scale_d = if rest.len() > 1 { int(op, rest, 1)? } else { 0 };
-        Ok(One::new(Inst::TcMma(Box::new(Mma { kind, d, a, b, idesc, enable, mask, scale_d })), OpClass::Mma)
-            .src(srcs))
+        Ok(One::new(
+            Inst::TcMma(Box::new(Mma { kind, d, a, b, idesc, enable, mask, ws, scale_d })),
+            OpClass::Mma,
+        )
+        .src(srcs))
     }
 }
 

@@ -188,6 +188,8 @@ impl Machine<'_> {
             Inst::Atom { op, ty, place, addr, d, b, c: cmp } => {
                 self.atomic(c, w, pc, m, (*op, *ty, *place, *addr), *d, *b, *cmp)
             }
+            Inst::AtomVector(i) => self.atomic_vector(c, w, pc, m, i),
+            Inst::Atom128(i) => self.atomic_128(c, w, pc, m, i),
             Inst::CvtaAdd(d, src, add) => {
                 let regs = &mut c.warps[w].regs;
                 for l in lanes(m) {

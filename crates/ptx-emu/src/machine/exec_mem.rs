@@ -90,7 +90,7 @@ impl Machine<'_> {
         Ok(off)
     }
 
-    fn check_align(&self, c: &Cta, w: usize, pc: u32, l: usize, addr: u64, n: usize) -> Res<()> {
+    pub(super) fn check_align(&self, c: &Cta, w: usize, pc: u32, l: usize, addr: u64, n: usize) -> Res<()> {
         if addr.is_multiple_of(n as u64) {
             return Ok(());
         }
@@ -103,7 +103,7 @@ impl Machine<'_> {
 
     /// Reads `buf.len()` ≤ 64 bytes for lane `l`; returns the undefined mask.
     #[allow(clippy::too_many_arguments)]
-    fn read(
+    pub(super) fn read(
         &self,
         c: &Cta,
         w: usize,
@@ -163,7 +163,7 @@ impl Machine<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn write(
+    pub(super) fn write(
         &mut self,
         c: &mut Cta,
         w: usize,
@@ -287,39 +287,52 @@ impl Machine<'_> {
         cmp: Option<u32>,
     ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
-        let n = ty.bytes();
-        let wide = n == 8;
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, at, l);
-            self.check_align(c, w, pc, l, addr, n)?;
-            let (place, addr) = self.resolve(place, addr);
-            let mut buf = [0u8; 8];
-            let undef = self.read(c, w, pc, l, place, addr, &mut buf[..n])?;
-            let regs = &c.warps[w].regs;
-            let get = |s: u32| match n {
-                8 => regs.r64[s as usize].0[l],
-                4 => u64::from(regs.r32[s as usize].0[l]),
-                _ => u64::from(regs.r32[s as usize].0[l] & 0xffff),
-            };
-            let und = |s: u32| match n {
-                8 => regs.bytes64(s, l),
-                4 => regs.bytes32(s, l),
-                _ => regs.bytes32(s, l) & 0b11,
-            };
-            let bad = undef != 0 && op != AtomOp::Exch || und(b) != 0 || cmp.is_some_and(|s| und(s) != 0);
-            if bad {
-                self.defined(c, w, pc, 1 << l, Code::UninitAtomic, "an operand")?;
-            }
-            let old = u64::from_le_bytes(buf);
-            let new = atom(op, ty, place, old, get(b), cmp.map_or(0, get));
-            self.write(c, w, pc, l, place, addr, &new.to_le_bytes()[..n], 0)?;
-            self.progress += 1;
-            if let Some(d) = d {
-                let regs = &mut c.warps[w].regs;
-                if wide { regs.set64(d, l, old, 0) } else { regs.set32(d, l, old as u32, 0) }
-            }
+            self.check_align(c, w, pc, l, addr, ty.bytes())?;
+            self.atomic_lane(c, w, pc, l, (op, ty, place, addr), (d, b, cmp))?;
         }
         Ok(Next::Advance)
+    }
+
+    /// One lane's atomic on one element: destination, operand, second operand.
+    pub(super) fn atomic_lane(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        (op, ty, place, addr): (AtomOp, AtomTy, Place, u64),
+        (d, b, cmp): (Option<u32>, u32, Option<u32>),
+    ) -> Res<()> {
+        let n = ty.bytes();
+        let (place, addr) = self.resolve(place, addr);
+        let mut buf = [0u8; 8];
+        let undef = self.read(c, w, pc, l, place, addr, &mut buf[..n])?;
+        let regs = &c.warps[w].regs;
+        let get = |s: u32| match n {
+            8 => regs.r64[s as usize].0[l],
+            4 => u64::from(regs.r32[s as usize].0[l]),
+            _ => u64::from(regs.r32[s as usize].0[l] & 0xffff),
+        };
+        let und = |s: u32| match n {
+            8 => regs.bytes64(s, l),
+            4 => regs.bytes32(s, l),
+            _ => regs.bytes32(s, l) & 0b11,
+        };
+        let bad = undef != 0 && op != AtomOp::Exch || und(b) != 0 || cmp.is_some_and(|s| und(s) != 0);
+        if bad {
+            self.defined(c, w, pc, 1 << l, Code::UninitAtomic, "an operand")?;
+        }
+        let old = u64::from_le_bytes(buf);
+        let new = atom(op, ty, place, old, get(b), cmp.map_or(0, get));
+        self.write(c, w, pc, l, place, addr, &new.to_le_bytes()[..n], 0)?;
+        self.progress += 1;
+        if let Some(d) = d {
+            let regs = &mut c.warps[w].regs;
+            if n == 8 { regs.set64(d, l, old, 0) } else { regs.set32(d, l, old as u32, 0) }
+        }
+        Ok(())
     }
 
     pub(super) fn isspace(

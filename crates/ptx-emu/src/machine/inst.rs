@@ -295,8 +295,10 @@ pub struct Mma {
     pub idesc: u32,
     /// enable-input-d: predicate slot, negated.
     pub enable: (u32, bool),
-    /// disable-output-lane mask (4 slots).
-    pub mask: Option<[u32; 4]>,
+    /// disable-output-lane mask (none, 4 slots, or 8 for a CTA pair).
+    pub mask: Box<[u32]>,
+    /// `.ws`.
+    pub ws: bool,
     /// scale-input-d: D is multiplied by 2^-this.
     pub scale_d: u32,
 }
@@ -522,6 +524,10 @@ pub enum Inst {
         /// Second operand (cas).
         c: Option<u32>,
     },
+    /// Vector atomic.
+    AtomVector(Box<super::exec_atomic::AtomVector>),
+    /// 128-bit atomic.
+    Atom128(Box<super::exec_atomic::Atom128>),
     /// Space address → generic (adds the window base).
     CvtaAdd(u32, u32, u64),
     /// `mapa`: destination and address (32-bit slots, or 64-bit ones where the class says so), rank slot.

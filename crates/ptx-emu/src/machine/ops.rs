@@ -14,6 +14,8 @@ pub struct MmaOp {
     pub seq: u32,
     /// Decoded instruction descriptor.
     pub desc: crate::isa::idesc::InstrDesc,
+    /// Where the accumulator lies.
+    pub layout: crate::isa::tcgen05_layout::DLayout,
     /// Kind.
     pub kind: super::inst::MmaKind,
     /// Accumulator: lane, column.
@@ -24,8 +26,8 @@ pub struct MmaOp {
     pub b: Rc<[u32]>,
     /// Accumulate.
     pub enable: bool,
-    /// Lanes not written.
-    pub mask: u128,
+    /// Lanes not written, in the even and the odd CTA of a pair (or in the only one).
+    pub mask: [u128; 2],
     /// D is scaled by 2^-this first.
     pub scale_d: u32,
 }

@@ -218,6 +218,10 @@ impl Machine<'_> {
                         State::Sync(m) => format!("waits at {} for lanes {m:#010x}", self.opcode(s.pc)),
                         State::Group | State::CpGroup => "waits for a copy group".into(),
                         State::Wgmma => "waits for a wgmma group".into(),
+                        State::Alloc if c.pair_wants.is_some() => {
+                            "waits for free tensor memory in both CTAs of its pair, and for the other to allocate too"
+                                .into()
+                        }
                         State::Alloc => "waits for free tensor memory".into(),
                         State::Cluster => {
                             let (here, all) = self.cluster_count(live, c);

@@ -169,6 +169,8 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
         rank_bits: u64::from(rank) << 24,
         ended: false,
         nothing_left: false,
+        pair_wants: None,
+        pair_got: None,
         lent: vec![],
         reductions: Default::default(),
         outbox: vec![],
