@@ -190,6 +190,14 @@ impl Machine<'_> {
         Ok(rank)
     }
 
+    /// As [`Machine::reach`] for an operation that lands: hardware raises nothing then.
+    pub(super) fn still_there(&self, c: &Cta, w: usize, pc: u32, rank: u32) -> Res<()> {
+        if self.opts.checks.lease && self.peer(rank).is_some_and(|p| p.ended) {
+            return Err(self.ended_fault(c, w, pc, 0, rank));
+        }
+        Ok(())
+    }
+
     fn ended_fault(&self, c: &Cta, w: usize, pc: u32, lanes: u32, rank: u32) -> super::run::Stop {
         let text = format!(
             "`{}` reaches the shared memory of CTA {:?} (rank {rank} of the cluster), which has ended",

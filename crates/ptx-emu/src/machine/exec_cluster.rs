@@ -205,8 +205,9 @@ impl Machine<'_> {
             };
             let f = Fault::new(
                 Code::MbarrierUninit,
-                format!("the copy completes on {name}{of}, which is not initialised"),
-            );
+                format!("`{}` completes on {name}{of}, which is not initialised", self.opcode(pc)),
+            )
+            .help("execute mbarrier.init and make it visible (bar.sync, or fence.mbarrier_init and a cluster barrier) first");
             return Err(self.fault(c, w, pc, 0, f));
         }
         self.check_role(c, w, pc, mbar, false)

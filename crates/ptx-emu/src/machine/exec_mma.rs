@@ -291,7 +291,7 @@ impl Machine<'_> {
         let at = c.clocks.as_ref().map_or(0, |k| k.pipe_free.max(k.warp[w]));
         let (here, peer_seq) = (c.rank, c.pair_seq(seq));
         for &rank in to {
-            self.reach(c, w, pc, 0, u64::from(rank) << 24)?;
+            self.still_there(c, w, pc, rank)?;
             let by = if rank == here { w } else { abroad(here, w) };
             self.on(c, rank, |m, c| {
                 let own = if rank == here { Release::Mma(seq) } else { Release::PeerMma(here, seq) };

@@ -318,7 +318,7 @@ impl Machine<'_> {
         let (_, addr) = self.resolve(super::inst::Place::Generic, addr);
         let addr = addr ^ c.rank_bits;
         self.shared_offset(c, w, pc, addr, 8)?;
-        if addr % 8 != 0 {
+        if !addr.is_multiple_of(8) {
             let f = Fault::new(Code::Align, format!("mbarrier address {addr:#x} is not a multiple of 8"));
             return Err(self.fault(c, w, pc, 1 << l, f));
         }

@@ -71,7 +71,7 @@ impl Machine<'_> {
             return Ok(());
         }
         // B is the even CTA's half and then the odd one's; each CTA multiplies its own rows of A with all of it.
-        self.reach(c, w, pc, 0, u64::from(c.rank ^ 1) << 24)?;
+        self.still_there(c, w, pc, c.rank ^ 1)?;
         let ranks = [c.rank & !1, c.rank | 1];
         let (mut b, mut b_undef) = (Vec::new(), Vec::new());
         for r in ranks {
@@ -191,7 +191,7 @@ impl Machine<'_> {
     ) -> Res<()> {
         copy_to_tmem(c, shape, base, desc);
         if self.prog.pair {
-            self.reach(c, w, pc, 0, u64::from(c.rank ^ 1) << 24)?;
+            self.still_there(c, w, pc, c.rank ^ 1)?;
             self.on(c, c.rank ^ 1, |_, c| {
                 copy_to_tmem(c, shape, base, desc);
                 Ok(())

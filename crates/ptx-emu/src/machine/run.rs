@@ -182,7 +182,7 @@ impl Machine<'_> {
         let mut moved = false;
         std::mem::swap(&mut self.peers, k);
         for i in 0..self.peers.len() {
-            // A CTA that is never first would never be found waiting for.
+            // The other way round: what holds only while rank 0 is ahead shows.
             let r = if self.opts.schedule == Schedule::LateLifo { self.peers.len() - 1 - i } else { i };
             let Some(mut c) = self.peers[r].take() else { continue };
             let m = self.run_cta(&mut c);
