@@ -45,6 +45,14 @@ pub enum Level {
 codes! {
     LeaseShared "lease.shared" Fault
         "Shared memory was touched while an asynchronous operation (a TMA copy or a matrix instruction) still held it. An operation holds its source and destination from its issue until some thread has observed its completion (a successful mbarrier wait, a bulk wait_group). Add the missing wait, or arrive on the 'empty' barrier with tcgen05.commit instead of a plain arrive."
+    RaceShared "race.shared" Fault
+        "Two threads or asynchronous operations touch the same shared memory, one of them writes, and nothing in the program orders the two: this schedule happened to run them one after the other, another may not. Order comes from barriers only: an arrive (or bar) after the first access by the thread that made it, and a wait before the second by the thread that makes that. What one lane publishes does not cover its neighbours' accesses unless the warp met (bar.warp.sync) in between."
+    RaceTmem "race.tmem" Fault
+        "Two operations touch the same tensor memory, one of them writes, and nothing in the program orders the two. Matrix results are handed over by tcgen05.commit and a wait on its mbarrier; registers by tcgen05.wait::ld or wait::st, then an arrive, then a wait."
+    RaceLoad "race.load-in-flight" Fault
+        "A bulk copy overwrites shared memory that an ordinary load may still be reading: no loaded register was used, and no fence executed, before the thread arrived on the barrier that frees the memory. The arrive may overtake the load; on an H200 a quarter of such loads return the new data. Use the values, or execute fence.proxy.async, before the arrive."
+    StrictProxyWar "strict.proxy-war" Strict
+        "A bulk copy overwrites shared memory that ordinary loads or stores touched before; the hand-off is there, but no fence.proxy.async. The manual asks for the fence; shipped kernels leave it out where the loaded values were used before, and an H200 shows no error then."
     ProxyFence "proxy.fence" Fault
         "Shared memory that ordinary stores (or cp.async) wrote is read by a matrix instruction or a bulk copy, and no thread of the CTA has executed fence.proxy.async since. The two go through different proxies; an H200 then reads old data. Let each writing thread execute fence.proxy.async.shared::cta after its stores, before the barrier that hands them over."
     LeaseTmem "lease.tmem" Fault

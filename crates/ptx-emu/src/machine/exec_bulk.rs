@@ -2,6 +2,7 @@
 
 use super::cta::{Cta, Origin, State};
 use super::exec::{Next, lanes};
+use super::hb::Does;
 use super::inst::{Addr, Bulk, Place};
 use super::ops::{Kind, OpId, Pending};
 use super::run::{Machine, Res};
@@ -42,7 +43,7 @@ impl Machine<'_> {
                     }
                     .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
                     let kind = Kind::Load { chunks, fill: map.fill(), elem: Some(map.elem), mbar, bytes };
-                    self.issue_load(c, w, pc, kind)?;
+                    self.issue_load(c, w, pc, l, kind)?;
                 }
                 Bulk::TensorStore { dims, reduce, map, coords, src } => {
                     let (map, xs) = self.map_and_coords(c, w, pc, l, *map, coords, *dims)?;
@@ -79,7 +80,7 @@ impl Machine<'_> {
                         mbar,
                         bytes: size,
                     };
-                    self.issue_load(c, w, pc, kind)?;
+                    self.issue_load(c, w, pc, l, kind)?;
                 }
                 Bulk::Store { dst, src, size, reduce } => {
                     let size = self.bulk_size(c, w, pc, l, *size)?;
@@ -151,7 +152,7 @@ impl Machine<'_> {
         Origin { warp: w as u32, pc, step: self.steps }
     }
 
-    fn issue_load(&mut self, c: &mut Cta, w: usize, pc: u32, kind: Kind) -> Res<()> {
+    fn issue_load(&mut self, c: &mut Cta, w: usize, pc: u32, l: usize, kind: Kind) -> Res<()> {
         let Kind::Load { chunks, mbar, bytes, .. } = &kind else { return Ok(()) };
         if !c.mbars.contains_key(mbar) {
             let f = Fault::new(
@@ -164,9 +165,11 @@ impl Machine<'_> {
             return Err(self.fault(c, w, pc, 0, f));
         }
         self.check_role(c, w, pc, *mbar, false)?;
+        self.hb_mbar_use(c, w, pc, l, *mbar)?;
         self.counters.bytes_loaded += u64::from(*bytes);
         let id = c.new_op(self.origin(w, pc));
         self.lease_chunks(c, w, pc, chunks, Some(id), true)?;
+        self.hb_bulk(c, w, pc, l, id, chunks, Does::Write)?;
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
     }
 
@@ -175,6 +178,7 @@ impl Machine<'_> {
         self.counters.bytes_stored += chunks.iter().map(|k| u64::from(k.valid.count_ones())).sum::<u64>();
         let id = c.new_op(self.origin(w, pc));
         self.lease_chunks(c, w, pc, chunks, Some(id), false)?;
+        self.hb_bulk(c, w, pc, l, id, chunks, Does::Read)?;
         c.bulk.entry((w as u32, l as u32)).or_default().open.push(id);
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
     }
@@ -211,9 +215,11 @@ impl Machine<'_> {
         for l in lanes(m) {
             let Some(g) = c.bulk.get_mut(&(w as u32, l as u32)) else { continue };
             let done = g.groups.len().saturating_sub(n as usize);
-            for o in g.groups.drain(..done).flatten() {
+            let ops: Vec<OpId> = g.groups.drain(..done).flatten().collect();
+            for &o in &ops {
                 c.released[o as usize] = true;
             }
+            self.hb_bulk_waited(c, w, l, &ops);
         }
         Ok(Next::Advance)
     }
@@ -262,6 +268,7 @@ impl Machine<'_> {
                 c.shared.write_op[off / 16] = id + 1;
             }
         }
+        self.hb_cp_async(c, w, pc, m, id, &copies)?;
         c.warps[w].cp_open.push(id);
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::CpAsync { copies } })?;
         Ok(Next::Advance)
@@ -278,6 +285,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::CpGroup));
         }
         let ops: Vec<OpId> = c.warps[w].cp_groups.drain(..done).flatten().collect();
+        self.hb_cp_waited(c, w, &ops);
         for o in ops {
             c.released[o as usize] = true;
         }
@@ -302,6 +310,7 @@ impl Machine<'_> {
         let warp = &c.warps[w];
         let after: Vec<OpId> = warp.cp_open.iter().chain(warp.cp_groups.iter().flatten()).copied().collect();
         let id = c.new_op(self.origin(w, pc));
+        c.hb.cp_arrive(w, m, id);
         let kind = Kind::CpArrive { mbar, count: m.count_ones(), after };
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })?;
         Ok(Next::Advance)

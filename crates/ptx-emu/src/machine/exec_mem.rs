@@ -3,6 +3,7 @@
 use super::cta::Cta;
 use super::decode::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 use super::exec::{Next, lanes};
+use super::hb::{Does, Order};
 use super::inst::{Access, Addr, AtomOp, AtomTy, Place, Reg};
 use super::run::{Machine, Res};
 use super::shared::WINDOW_BASE;
@@ -231,10 +232,12 @@ impl Machine<'_> {
             self.addr_defined(c, w, pc, m, a.addr)?;
         }
         let mut buf = [0u8; 64];
+        let e = self.hb_begin_load(c, w, pc, m, a);
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, a.addr, l);
             self.check_align(c, w, pc, l, addr, n)?;
             let undef = self.read(c, w, pc, l, a.place, addr, &mut buf[..n])?;
+            self.hb_touch(c, w, pc, e, 1 << l, (a.place, addr), n, Does::Read)?;
             for (i, r) in a.regs.iter().enumerate() {
                 let Some(r) = *r else { continue };
                 let u = (undef >> (i * eb)) as u8 & ((1u16 << eb) - 1) as u8;
@@ -249,6 +252,7 @@ impl Machine<'_> {
         let n = eb * count;
         self.addr_defined(c, w, pc, m, a.addr)?;
         let mut buf = [0u8; 64];
+        let e = self.hb_begin(c, w, pc, m, a.place, a.order);
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, a.addr, l);
             self.check_align(c, w, pc, l, addr, n)?;
@@ -264,6 +268,7 @@ impl Machine<'_> {
                 undef |= (u64::from(u) & ((1 << eb) - 1)) << (i * eb);
             }
             self.write(c, w, pc, l, a.place, addr, &buf[..n], undef)?;
+            self.hb_touch(c, w, pc, e, 1 << l, (a.place, addr), n, Does::Write)?;
         }
         Ok(Next::Advance)
     }
@@ -279,10 +284,12 @@ impl Machine<'_> {
         d: Option<u32>,
         b: u32,
         cmp: Option<u32>,
+        order: Order,
     ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
         let n = ty.bytes();
         let wide = n == 8;
+        let e = self.hb_begin(c, w, pc, m, place, Some(order));
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, at, l);
             self.check_align(c, w, pc, l, addr, n)?;
@@ -307,6 +314,7 @@ impl Machine<'_> {
             let old = u64::from_le_bytes(buf);
             let new = atom(op, ty, place, old, get(b), cmp.map_or(0, get));
             self.write(c, w, pc, l, place, addr, &new.to_le_bytes()[..n], 0)?;
+            self.hb_touch(c, w, pc, e, 1 << l, (place, addr), n, Does::Write)?;
             self.progress += 1;
             if let Some(d) = d {
                 let regs = &mut c.warps[w].regs;
@@ -348,6 +356,8 @@ impl Machine<'_> {
     ) -> Res<Next> {
         self.whole_warp(c, w, pc, m)?;
         self.addr_defined(c, w, pc, row_lanes(regs.len()), a)?;
+        c.hb.meet(w, m);
+        let e = self.hb_begin_matrix(c, w, pc, m, regs);
         for (i, &r) in regs.iter().enumerate() {
             let mut rows = [[0u8; 16]; 8];
             let mut undef = [0u64; 8];
@@ -356,6 +366,7 @@ impl Machine<'_> {
                 let (place, addr) = self.resolve(Place::Shared, addr);
                 self.check_align(c, w, pc, 8 * i + j, addr, 16)?;
                 undef[j] = self.read(c, w, pc, 8 * i + j, place, addr, &mut rows[j])?;
+                self.hb_touch(c, w, pc, e, m, (place, addr), 16, Does::Read)?;
             }
             for t in 0..32 {
                 let cells = fragment(t, trans);
@@ -385,6 +396,8 @@ impl Machine<'_> {
     ) -> Res<Next> {
         self.whole_warp(c, w, pc, m)?;
         self.addr_defined(c, w, pc, row_lanes(regs.len()), a)?;
+        c.hb.meet(w, m);
+        let e = self.hb_begin(c, w, pc, m, Place::Shared, None);
         for (i, &r) in regs.iter().enumerate() {
             let mut rows = [[0u8; 16]; 8];
             let mut undef = [0u64; 8];
@@ -400,6 +413,7 @@ impl Machine<'_> {
                 let (place, addr) = self.resolve(Place::Shared, addr);
                 self.check_align(c, w, pc, 8 * i + j, addr, 16)?;
                 self.write(c, w, pc, 8 * i + j, place, addr, &rows[j], undef[j])?;
+                self.hb_touch(c, w, pc, e, m, (place, addr), 16, Does::Write)?;
             }
         }
         Ok(Next::Advance)

@@ -33,6 +33,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::Sync(live)));
         }
         self.whole_warp(c, w, pc, m)?;
+        c.hb.meet(w, live);
         let wg = &mut c.warps[w].wgmma;
         match inst {
             Inst::WgmmaFence => {
@@ -51,6 +52,7 @@ impl Machine<'_> {
                     }
                     wg.groups.drain(..done);
                     wg.released = last;
+                    c.hb.wgmma_waited(w, last);
                 }
             }
             Inst::Wgmma(i) => self.wgmma_issue(c, w, pc, i)?,
@@ -114,6 +116,8 @@ impl Machine<'_> {
         if let Some((a, range)) = &a {
             self.lease_wgmma(c, w, pc, &a[range.clone()], bits / 8, seq)?;
         }
+        let operand = a.as_ref().map_or(&[][..], |(a, range)| &a[range.clone()]);
+        self.hb_wgmma(c, w, pc, &[&b, operand], bits / 8)?;
         self.counters.mmas += u64::from(w.is_multiple_of(4));
         let id = c.new_op(origin);
         let kind = Kind::Wgmma(Box::new(WgmmaOp { seq, a, b, scale_d }));

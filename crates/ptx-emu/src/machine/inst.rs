@@ -51,6 +51,8 @@ pub struct Access {
     pub reg_bytes: u8,
     /// Acquire, release or stronger.
     pub ordered: bool,
+    /// How it is strong; none: it is weak.
+    pub order: Option<super::hb::Order>,
 }
 
 /// Atomic operations.
@@ -225,6 +227,8 @@ pub struct Mbar {
     pub value: Option<u32>,
     /// Token source of a wait (64-bit slot).
     pub state: Option<u32>,
+    /// Orders nothing by itself.
+    pub relaxed: bool,
 }
 
 /// Named-barrier operations.
@@ -472,6 +476,8 @@ pub enum Inst {
         b: u32,
         /// Second operand (cas).
         c: Option<u32>,
+        /// How it is ordered.
+        order: super::hb::Order,
     },
     /// Space address → generic (adds the window base).
     CvtaAdd(u32, u32, u64),
@@ -521,8 +527,10 @@ pub enum Inst {
     PendingCount(u32, u32),
     /// `fence.proxy.async` that covers shared memory.
     ProxyFence,
-    /// Any other fence.
-    Fence,
+    /// Any other fence, and how far it orders memory.
+    Fence(super::hb::Scope),
+    /// `tcgen05.fence`.
+    TcFence,
     /// `setmaxnreg`: increase?, registers.
     SetMaxNReg(bool, u32),
     /// Bulk copy.

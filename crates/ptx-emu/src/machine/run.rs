@@ -48,6 +48,7 @@ pub(super) struct Machine<'a> {
     pub addr_cache: HashMap<(u64, u32), Rc<[u32]>>,
     pub bufs: super::exec_mma::Buffers,
     pub prediction: Option<Prediction>,
+    pub hb: super::hb::Hb,
 }
 
 /// Counter-based generator (splitmix64).
@@ -105,6 +106,7 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
         addr_cache: HashMap::new(),
         bufs: super::exec_mma::Buffers::default(),
         prediction: None,
+        hb: super::hb::Hb::default(),
     };
     let end = m.grid().and_then(|()| m.check_outputs());
     report.verdict = match end {
@@ -151,7 +153,7 @@ impl Machine<'_> {
         loop {
             while live.len() < resident && next < total {
                 let id = [(next % gx) as u32, (next / gx % gy) as u32, (next / gx / gy) as u32];
-                let mut cta = super::setup::new_cta(self.prog, self.launch, id);
+                let mut cta = super::setup::new_cta(self.prog, self.launch, id, self.opts.checks.race);
                 if self.timed() {
                     cta.clocks = Some(Box::new(super::predict::Clocks::new(cta.warps.len())));
                 }
@@ -161,6 +163,7 @@ impl Machine<'_> {
             if live.is_empty() {
                 return Ok(());
             }
+            self.hb_sweep(&mut live);
             let mut moved = false;
             for c in &mut live {
                 moved |= self.run_cta(c)?;

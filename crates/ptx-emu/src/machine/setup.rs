@@ -3,6 +3,7 @@
 
 use super::cta::{Cta, NamedBar, Warp};
 use super::decode::{self, Layout, Program};
+use super::hb::CtaHb;
 use super::global::{GlobalMemory, Initial};
 use super::shared::{SharedMemory, WINDOW_BASE};
 use super::tmem::Tmem;
@@ -154,7 +155,7 @@ fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Ve
 }
 
 /// A CTA at its first instruction.
-pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta {
+pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3], race: bool) -> Cta {
     let threads = launch.block.iter().product::<u32>();
     let n = threads.div_ceil(32);
     let mut warps = Vec::with_capacity(n as usize);
@@ -165,9 +166,13 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
         specials(prog, launch, id, w, &mut warp);
         warps.push(warp);
     }
+    let linear = id[0] + launch.grid[0] * (id[1] + launch.grid[1] * id[2]);
+    let lanes: Vec<u32> = warps.iter().map(|w| w.lanes).collect();
+    let bytes = prog.layout.static_smem + launch.dynamic_smem;
     Cta {
         id,
-        shared: SharedMemory::new(prog.layout.static_smem + launch.dynamic_smem),
+        hb: CtaHb::new(race, prog.bulk_loads, linear, &lanes, bytes),
+        shared: SharedMemory::new(bytes),
         tmem: Tmem::default(),
         warps,
         bars: [NamedBar::default(); 16],
