@@ -253,7 +253,7 @@ impl Machine<'_> {
             Inst::SetMaxNReg(inc, n) => self.set_max_nreg(c, w, s, pc, m, *inc, *n),
             Inst::Bulk(b) => self.bulk(c, w, pc, m, b),
             Inst::BulkCommit => self.bulk_commit(c, w, m),
-            Inst::BulkWait(n, _) => self.bulk_wait(c, w, m, *n),
+            Inst::BulkWait(n, read) => self.bulk_wait(c, w, m, *n, *read),
             Inst::CpAsync(dst, src, n, fill) => self.cp_async(c, w, pc, m, *dst, *src, *n, *fill),
             Inst::CpAsyncCommit => {
                 let warp = &mut c.warps[w];

@@ -169,6 +169,7 @@ impl Machine<'_> {
         self.counters.bytes_loaded += u64::from(*bytes);
         let id = c.new_op(self.origin(w, pc));
         self.lease_chunks(c, w, pc, chunks, Some(id), true)?;
+        self.hb_bulk_global(c, w, pc, l, &kind)?;
         self.hb_bulk(c, w, pc, l, id, chunks, Does::Write)?;
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
     }
@@ -179,6 +180,7 @@ impl Machine<'_> {
         let id = c.new_op(self.origin(w, pc));
         self.lease_chunks(c, w, pc, chunks, Some(id), false)?;
         self.hb_bulk(c, w, pc, l, id, chunks, Does::Read)?;
+        self.hb_bulk_global(c, w, pc, l, &kind)?;
         c.bulk.entry((w as u32, l as u32)).or_default().open.push(id);
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
     }
@@ -200,11 +202,12 @@ impl Machine<'_> {
             let g = c.bulk.entry((w as u32, l as u32)).or_default();
             let open = std::mem::take(&mut g.open);
             g.groups.push_back(open);
+            self.hb_bulk_commit(c, w, l);
         }
         Ok(Next::Advance)
     }
 
-    pub(super) fn bulk_wait(&mut self, c: &mut Cta, w: usize, m: u32, n: u32) -> Res<Next> {
+    pub(super) fn bulk_wait(&mut self, c: &mut Cta, w: usize, m: u32, n: u32, read: bool) -> Res<Next> {
         for l in lanes(m) {
             let Some(g) = c.bulk.get(&(w as u32, l as u32)) else { continue };
             let done = g.groups.len().saturating_sub(n as usize);
@@ -219,7 +222,7 @@ impl Machine<'_> {
             for &o in &ops {
                 c.released[o as usize] = true;
             }
-            self.hb_bulk_waited(c, w, l, &ops);
+            self.hb_bulk_waited(c, w, l, &ops, n, read);
         }
         Ok(Next::Advance)
     }
@@ -262,7 +265,7 @@ impl Machine<'_> {
             copies.push((d, s, take, n));
         }
         let id = c.new_op(self.origin(w, pc));
-        if n == 16 && self.opts.checks.lease {
+        if n == 16 && self.opts.checks.lease && !self.opts.checks.race {
             for &(d, ..) in &copies {
                 let off = self.shared_offset(c, w, pc, u64::from(d), n)?;
                 c.shared.write_op[off / 16] = id + 1;

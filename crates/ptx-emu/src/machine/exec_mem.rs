@@ -238,6 +238,9 @@ impl Machine<'_> {
             self.check_align(c, w, pc, l, addr, n)?;
             let undef = self.read(c, w, pc, l, a.place, addr, &mut buf[..n])?;
             self.hb_touch(c, w, pc, e, 1 << l, (a.place, addr), n, Does::Read)?;
+            if let Some(order) = a.order {
+                self.hb_strong(c, w, l, (a.place, addr), order, true, false);
+            }
             for (i, r) in a.regs.iter().enumerate() {
                 let Some(r) = *r else { continue };
                 let u = (undef >> (i * eb)) as u8 & ((1u16 << eb) - 1) as u8;
@@ -269,6 +272,9 @@ impl Machine<'_> {
             }
             self.write(c, w, pc, l, a.place, addr, &buf[..n], undef)?;
             self.hb_touch(c, w, pc, e, 1 << l, (a.place, addr), n, Does::Write)?;
+            if let Some(order) = a.order {
+                self.hb_strong(c, w, l, (a.place, addr), order, false, true);
+            }
         }
         Ok(Next::Advance)
     }
@@ -315,6 +321,9 @@ impl Machine<'_> {
             let new = atom(op, ty, place, old, get(b), cmp.map_or(0, get));
             self.write(c, w, pc, l, place, addr, &new.to_le_bytes()[..n], 0)?;
             self.hb_touch(c, w, pc, e, 1 << l, (place, addr), n, Does::Write)?;
+            if !ty.is_float() {
+                self.hb_strong(c, w, l, (place, addr), order, true, true);
+            }
             self.progress += 1;
             if let Some(d) = d {
                 let regs = &mut c.warps[w].regs;
@@ -366,7 +375,7 @@ impl Machine<'_> {
                 let (place, addr) = self.resolve(Place::Shared, addr);
                 self.check_align(c, w, pc, 8 * i + j, addr, 16)?;
                 undef[j] = self.read(c, w, pc, 8 * i + j, place, addr, &mut rows[j])?;
-                self.hb_touch(c, w, pc, e, m, (place, addr), 16, Does::Read)?;
+                self.hb_touch(c, w, pc, e, row_users(j, trans), (place, addr), 16, Does::Read)?;
             }
             for t in 0..32 {
                 let cells = fragment(t, trans);
@@ -413,7 +422,7 @@ impl Machine<'_> {
                 let (place, addr) = self.resolve(Place::Shared, addr);
                 self.check_align(c, w, pc, 8 * i + j, addr, 16)?;
                 self.write(c, w, pc, 8 * i + j, place, addr, &rows[j], undef[j])?;
-                self.hb_touch(c, w, pc, e, m, (place, addr), 16, Does::Write)?;
+                self.hb_touch(c, w, pc, e, row_users(j, trans), (place, addr), 16, Does::Write)?;
             }
         }
         Ok(Next::Advance)
@@ -433,9 +442,11 @@ impl Machine<'_> {
         (class, val): Reg,
     ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
+        let e = self.hb_begin(c, w, pc, m, place, None);
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, at, l);
             let (mut map, undef) = self.read_128(c, w, pc, l, place, addr)?;
+            self.hb_touch(c, w, pc, e, 1 << l, (place, addr), 128, Does::Write)?;
             let regs = &c.warps[w].regs;
             let (v, u) = match class {
                 Class::R64 => (regs.r64[val as usize].0[l], regs.bytes64(val, l)),
@@ -509,6 +520,9 @@ impl Machine<'_> {
         self.addr_defined(c, w, pc, m, src)?;
         let (d, s) = (self.lane_addr(c, w, dst, 0), self.lane_addr(c, w, src, 0));
         let (map, undef) = self.read_128(c, w, pc, 0, Place::Shared, s)?;
+        c.hb.meet(w, m);
+        let e = self.hb_begin(c, w, pc, m, Place::Shared, None);
+        self.hb_touch(c, w, pc, e, m, (Place::Shared, s), 128, Does::Read)?;
         self.write(c, w, pc, 0, Place::Generic, d, &map[..64], undef as u64)?;
         self.write(c, w, pc, 0, Place::Generic, d + 64, &map[64..], (undef >> 64) as u64)?;
         Ok(Next::Advance)
@@ -517,6 +531,11 @@ impl Machine<'_> {
 
 fn row_lanes(matrices: usize) -> u32 {
     ((1u64 << (8 * matrices)) - 1) as u32
+}
+
+/// Lanes that hold elements of row `j` of a matrix.
+fn row_users(j: usize, trans: bool) -> u32 {
+    if trans { 0x1111_1111 << (j / 2) } else { 0xf << (4 * j) }
 }
 
 fn fragment(t: usize, trans: bool) -> [(usize, usize); 2] {

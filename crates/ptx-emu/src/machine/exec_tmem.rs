@@ -75,6 +75,7 @@ impl Machine<'_> {
         let addr = self.own_shared(c, w, pc, l, at)?;
         let off = self.shared_offset(c, w, pc, u64::from(addr), 4)?;
         let Some(col) = c.tmem.alloc(n) else { return Ok(false) };
+        c.hb.allocated(col, n);
         self.lease_shared(c, w, pc, off, 4, true)?;
         c.shared.store(off, &col.to_le_bytes(), 0);
         let e = self.hb_begin(c, w, pc, live, Place::Shared, None);

@@ -108,6 +108,14 @@ pub enum AtomTy {
 }
 
 impl AtomTy {
+    /// Floating point.
+    pub fn is_float(self) -> bool {
+        matches!(
+            self,
+            AtomTy::F32 | AtomTy::F64 | AtomTy::F16x2 | AtomTy::Bf16x2 | AtomTy::F16 | AtomTy::Bf16
+        )
+    }
+
     /// Size in bytes.
     pub fn bytes(self) -> usize {
         match self {

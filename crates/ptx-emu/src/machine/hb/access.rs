@@ -99,9 +99,10 @@ impl Machine<'_> {
                 let v = View { cta: *cta, warp: w as u32, lanes: on, kind, know };
                 match shared.range(&self.hb.events, &v, off, n, does, stamp(e, on)) {
                     None => Ok(()),
-                    Some(f) => self.hb_shared_clash(c, w, pc, on, off, n, does, f),
+                    Some(f) => self.hb_shared_clash(c, (w, pc, on), e, off, n, does, f),
                 }
             }
+            (Place::Global, a) => self.hb_global(c, w, pc, e, on, (a, n), does),
             _ => Ok(()),
         }
     }
@@ -157,7 +158,7 @@ impl Machine<'_> {
         }
         match found {
             None => Ok(()),
-            Some((off, f)) => self.hb_shared_clash(c, w, pc, on, off, GRANULE, does, f),
+            Some((off, f)) => self.hb_shared_clash(c, (w, pc, on), e, off, GRANULE, does, f),
         }
     }
 
@@ -192,7 +193,7 @@ impl Machine<'_> {
                 let v = View { cta: *cta, warp: w as u32, lanes: 1 << l, kind: Kind::Bulk, know };
                 let n = usize::from(k.len);
                 if let Some(f) = shared.range(&self.hb.events, &v, off, n, does, stamp(e, 0)) {
-                    self.hb_shared_clash(c, w, pc, 1 << l, off, n, does, f)?;
+                    self.hb_shared_clash(c, (w, pc, 1 << l), e, off, n, does, f)?;
                 }
             }
         }
@@ -205,14 +206,37 @@ impl Machine<'_> {
         all
     }
 
-    /// Bulk stores of lane `l` were waited for; `read`: only until their sources were read.
-    pub(in super::super) fn hb_bulk_waited(&mut self, c: &mut Cta, w: usize, l: usize, ops: &[OpId]) {
+    /// Lane `l` commits its bulk stores.
+    pub(in super::super) fn hb_bulk_commit(&mut self, c: &mut Cta, w: usize, l: usize) {
+        if c.hb.on {
+            let (_, n) = c.hb.stream(Stream::BulkWrite(w as u32, l as u32));
+            c.hb.commits.entry((w as u32, l as u32)).or_default().push_back(n);
+        }
+    }
+
+    /// Lane `l` waited until at most `left` groups of its bulk stores are pending: the sources of `ops` were read;
+    /// unless `read`, what they write is written.
+    pub(in super::super) fn hb_bulk_waited(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        l: usize,
+        ops: &[OpId],
+        left: u32,
+        read: bool,
+    ) {
         let n = ops.iter().filter_map(|op| c.hb.ops.remove(op)).map(|e| match self.hb.events.get(e).end {
             End::Count { n, .. } => n,
             _ => 0,
         });
         if let Some(n) = n.max() {
             c.hb.finished(w, 1 << l, Stream::BulkRead(w as u32, l as u32), n);
+        }
+        let Some(commits) = c.hb.commits.get_mut(&(w as u32, l as u32)).filter(|_| !read) else { return };
+        let done = commits.len().saturating_sub(left as usize);
+        let last = commits.drain(..done).next_back();
+        if let Some(n) = last {
+            c.hb.finished(w, 1 << l, Stream::BulkWrite(w as u32, l as u32), n);
         }
     }
 
@@ -403,7 +427,7 @@ impl Machine<'_> {
         let mine = if kind == Kind::Dealloc { stamp(e, on) } else { stamp(e, 0) };
         match tmem.access(&self.hb.events, &v, (col, cols), rows, does, mine) {
             None => Ok(()),
-            Some((x, f)) => self.hb_tmem_clash(c, w, pc, on, x, does, f),
+            Some((x, f)) => self.hb_tmem_clash(c, (w, pc, on), e, x, does, f),
         }
     }
 }

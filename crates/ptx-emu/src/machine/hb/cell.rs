@@ -35,7 +35,12 @@ pub enum Clash {
     /// A load comes first whose registers nobody used before the hand-off; the asynchronous write may overtake it.
     InFlight(Stamp),
     /// A generic access comes first, the asynchronous write is ordered after it, but without a proxy fence (strict).
-    Unfenced(Stamp),
+    Unfenced {
+        /// The earlier access.
+        earlier: Stamp,
+        /// It wrote.
+        wrote: bool,
+    },
 }
 
 /// Lists of readers of cells that have several.
@@ -114,7 +119,7 @@ fn clash(events: &Events, s: Stamp, v: &View<'_>, mine: Stamp, wrote: bool, writ
     match (wrote, writes) {
         (true, false) => Some(Clash::NoFence(s)),
         (false, true) if !events.consumed(s, v) && e.end == End::Issue => Some(Clash::InFlight(s)),
-        _ => Some(Clash::Unfenced(s)),
+        _ => Some(Clash::Unfenced { earlier: s, wrote }),
     }
 }
 
@@ -199,7 +204,7 @@ impl Cell {
         }
         if self.read != 0 && self.read != memo.read {
             let worse = |a: Option<Clash>, b: Option<Clash>| match (a, b) {
-                (None | Some(Clash::Unfenced(_)), Some(b)) => Some(b),
+                (None | Some(Clash::Unfenced { .. }), Some(b)) => Some(b),
                 _ => a,
             };
             let one = [self.read];
@@ -211,7 +216,9 @@ impl Cell {
             found = worse(found, readers);
             lists.drop(self.read);
         }
-        *self = Cell { write: mine, read: 0 };
+        // Several lanes of one instruction: one of them wrote last, nobody knows which.
+        let together = if event_of(self.write) == event_of(mine) { self.write } else { 0 };
+        *self = Cell { write: mine | together, read: 0 };
         found
     }
 

@@ -75,6 +75,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// A thread's own access.
+    pub fn ordinary(self) -> bool {
+        matches!(self, Kind::Weak | Kind::Strong(_) | Kind::Barrier | Kind::Dealloc)
+    }
+
     /// Reads and writes shared memory through the generic proxy.
     pub fn generic(self) -> bool {
         matches!(self, Kind::Weak | Kind::Strong(_) | Kind::CpAsync)
@@ -212,14 +217,11 @@ impl Events {
     #[inline]
     pub fn ordered(&self, s: Stamp, v: &View<'_>) -> bool {
         let e = &self.list[event_of(s) as usize];
-        let mut lanes = s as u32;
+        let lanes = s as u32;
         if e.cta == v.cta && e.warp == v.warp {
-            // A lane's own accesses come in program order.
-            if e.end == End::Issue && v.lanes.is_power_of_two() {
-                lanes &= !v.lanes;
-                if lanes == 0 {
-                    return true;
-                }
+            // A lane's own accesses come in program order; where it wrote together with others, they wrote the same.
+            if e.end == End::Issue && lanes & v.lanes == v.lanes {
+                return true;
             }
             if matches!(e.end, End::Warp(_)) {
                 return true;

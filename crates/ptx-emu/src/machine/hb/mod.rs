@@ -26,6 +26,7 @@ mod access;
 mod cell;
 mod clock;
 mod event;
+mod global;
 mod lanes;
 mod report;
 mod shared;
@@ -38,7 +39,7 @@ pub use event::{End, Kind, Order, Scope};
 pub use shared::Does;
 use event::{Event, Events, event_of, stamp};
 use lanes::WarpHb;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 /// What all CTAs share.
@@ -46,6 +47,7 @@ use std::rc::Rc;
 pub struct Hb {
     events: Events,
     /// Granules of operand address lists, by the list's place in memory (lists live as long as the machine).
+    global: global::GlobalShadow,
     granules: HashMap<(usize, usize, u32), Rc<[u32]>>,
 }
 
@@ -80,8 +82,8 @@ struct Phases {
 
 /// An asynchronous operation under way.
 struct Fork {
-    /// Its event; 0 for a commit.
-    event: u32,
+    /// Its events: what it writes in shared memory and reads in global memory; 0: none.
+    events: [u32; 2],
     /// What it knows.
     know: Know,
 }
@@ -109,6 +111,10 @@ pub struct CtaHb {
     ops: HashMap<OpId, u32>,
     /// Per warp: loads whose registers nobody has used.
     loads: Vec<Vec<Loaded>>,
+    /// Event of the global side of the bulk load that is being issued.
+    source_of_load: u32,
+    /// Per thread: its bulk stores at each commit that no wait has covered, and the commits before those.
+    commits: HashMap<(u32, u32), VecDeque<u32>>,
 }
 
 impl CtaHb {
@@ -174,7 +180,7 @@ impl CtaHb {
             }
         };
         self.mbars.values_mut().for_each(|b| one(&mut b.init));
-        self.forks.values_mut().for_each(|x| one(&mut x.event));
+        self.forks.values_mut().flat_map(|x| &mut x.events).for_each(&mut one);
         self.ops.values_mut().for_each(&mut one);
         self.loads.iter_mut().flatten().for_each(|l| one(&mut l.1));
         // A stale "last event" would be reused.
@@ -189,10 +195,13 @@ impl super::run::Machine<'_> {
             return;
         }
         let mut marks = vec![false; self.hb.events.len()];
-        live.iter_mut().for_each(|c| c.hb.each_stamp(|s| marks[event_of(*s) as usize] = true));
+        let mut mark = |s: &mut u64| marks[event_of(*s) as usize] = true;
+        live.iter_mut().for_each(|c| c.hb.each_stamp(&mut mark));
+        self.hb.global.each(&mut mark);
         let to = self.hb.events.sweep(&marks);
         let renumber = |s: &mut u64| *s = stamp(to[event_of(*s) as usize], *s as u32);
         live.iter_mut().for_each(|c| c.hb.each_stamp(renumber));
+        self.hb.global.each(renumber);
     }
 
     /// Records an access of `lanes` of warp `w`; its event.

@@ -17,15 +17,14 @@ impl Machine<'_> {
         Site { cta, warp: e.warp, lanes, role: self.role_of(e.warp), pc: e.pc, step: e.step, what }
     }
 
-    /// Turns a finding on shared memory into a fault, or records it where it is strict.
+    /// Turns a finding on shared memory into a fault, or records it where it is strict. `e`: the event that found it.
     #[cold]
     #[allow(clippy::too_many_arguments)]
     pub(super) fn hb_shared_clash(
         &mut self,
         c: &Cta,
-        w: usize,
-        pc: u32,
-        on: u32,
+        (w, pc, on): (usize, u32, u32),
+        e: u32,
         off: usize,
         n: usize,
         does: Does,
@@ -34,7 +33,7 @@ impl Machine<'_> {
         let addr = WINDOW_BASE + off as u32;
         let name = names::shared(&self.launch.annotations, c.dynamic_base, addr);
         let what = if n == 1 { name } else { format!("{name} ({n} bytes)") };
-        self.hb_clash(c, w, pc, on, &what, Code::RaceShared, does, clash)
+        self.hb_clash(c, (w, pc, on), e, &what, (Code::RaceShared, Code::LeaseShared), does, clash)
     }
 
     /// The same for tensor memory.
@@ -42,53 +41,50 @@ impl Machine<'_> {
     pub(super) fn hb_tmem_clash(
         &mut self,
         c: &Cta,
-        w: usize,
-        pc: u32,
-        on: u32,
+        at: (usize, u32, u32),
+        e: u32,
         col: u32,
         does: Does,
         clash: Clash,
     ) -> Res<()> {
         let what = format!("tensor memory {}", names::column(&self.launch.annotations, col));
-        self.hb_clash(c, w, pc, on, &what, Code::RaceTmem, does, clash)
+        self.hb_clash(c, at, e, &what, (Code::LeaseTmem, Code::LeaseTmem), does, clash)
     }
 
+    /// `codes`: for two ordinary accesses, and where an asynchronous operation is involved. Which of the two accesses
+    /// this schedule ran first makes no difference.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn hb_clash(
         &mut self,
         c: &Cta,
-        w: usize,
-        pc: u32,
-        on: u32,
+        (w, pc, on): (usize, u32, u32),
+        e: u32,
         what: &str,
-        code: Code,
+        codes: (Code, Code),
         does: Does,
         clash: Clash,
     ) -> Res<()> {
         let (s, wrote) = match clash {
-            Clash::Race { earlier, wrote } => (earlier, wrote),
+            Clash::Race { earlier, wrote } | Clash::Unfenced { earlier, wrote } => (earlier, wrote),
             Clash::NoFence(s) => (s, true),
             Clash::InFlight(s) => (s, false),
-            Clash::Unfenced(s) => {
-                let wrote = self.hb.events.get(event_of(s)).used == 0;
-                (s, wrote)
-            }
         };
-        let e = *self.hb.events.get(event_of(s));
+        let (mine, e) = (self.hb.events.get(e).kind, *self.hb.events.get(event_of(s)));
         let (me, by) = (self.opcode(pc), self.opcode(e.pc));
         let verb = if does == Does::Write { "written" } else { "read" };
         let did = if wrote { "write" } else { "read" };
+        let own = e.warp == w as u32 && e.cta == c.hb.cta;
         let earlier = self.hb_site(&e, s as u32, format!("{did}: {by}"));
         let f = match clash {
             Clash::Race { .. } => {
-                let own = e.warp == w as u32 && e.cta == c.hb.cta;
-                let who = if own { "of another lane" } else { "" };
-                let gap = if who.is_empty() { "" } else { " " };
-                Fault::new(
-                    code,
-                    format!("{what} is {verb} by `{me}`, and nothing orders that after the {did} by `{by}`{gap}{who}"),
-                )
-                .missing(missing(&e, wrote, own))
+                let code = if e.kind.ordinary() && mine.ordinary() { codes.0 } else { codes.1 };
+                let text = if e.kind.ordinary() {
+                    let who = if own { " of another lane" } else { "" };
+                    format!("{what} is {verb} by `{me}`, and nothing orders that after the {did} by `{by}`{who}")
+                } else {
+                    format!("{what} is {verb} by `{me}` while `{by}` may still {did} it")
+                };
+                Fault::new(code, text).missing(missing(&e, wrote, own, codes.0 == Code::LeaseTmem))
             }
             Clash::NoFence(_) => Fault::new(
                 Code::ProxyFence,
@@ -100,14 +96,14 @@ impl Machine<'_> {
                 format!("{what} is overwritten by `{me}` while `{by}` may still be reading it"),
             )
             .missing("a use of a loaded register, or fence.proxy.async, between the load and the hand-off"),
-            Clash::Unfenced(_) => Fault::new(
-                Code::StrictProxyWar,
-                format!("{what} is overwritten by `{me}` after `{by}`, with no fence.proxy.async on the way"),
+            Clash::Unfenced { .. } => Fault::new(
+                Code::StrictProxyOrder,
+                format!("{what} is {verb} by `{me}` after the {did} by `{by}`, with no fence.proxy.async on the way"),
             )
-            .missing("fence.proxy.async after the access, then the hand-off"),
+            .missing("fence.proxy.async after the first access, then the hand-off"),
         };
         let f = f.earlier(earlier);
-        if let Clash::Unfenced(_) = clash {
+        if let Clash::Unfenced { .. } = clash {
             self.strict(c, w, pc, e.pc, f);
             return Ok(());
         }
@@ -130,11 +126,19 @@ impl Machine<'_> {
 }
 
 /// What would have ordered an access after `e`.
-fn missing(e: &Event, wrote: bool, own_warp: bool) -> &'static str {
+fn missing(e: &Event, wrote: bool, own_warp: bool, tmem: bool) -> &'static str {
     match e.kind {
+        Kind::Pipe if tmem && wrote => {
+            "tcgen05.commit after the matrix instruction and a successful wait on its mbarrier phase, by this thread or \
+             by one that then hands over to it"
+        }
+        Kind::Pipe if tmem => {
+            "tcgen05.commit after the matrix instruction that reads it and a successful wait on its mbarrier phase, by \
+             this thread or by one that then hands over to it"
+        }
         Kind::Pipe => {
-            "tcgen05.commit to an mbarrier after the matrix instruction, and a successful wait on that phase before \
-             this access (by this thread, or by one that then hands over to it)"
+            "tcgen05.commit to an mbarrier after it, and a successful wait on that phase before this access, by this \
+             thread or by one that then hands over to it"
         }
         Kind::Wgmma => {
             "wgmma.commit_group and a wgmma.wait_group that covers it by the issuing warp, then a hand-off to this \

@@ -171,7 +171,7 @@ impl Bytes {
 /// The graver of two findings, the first of equals.
 pub fn worst(a: Option<Clash>, b: Option<Clash>) -> Option<Clash> {
     match (a, b) {
-        (None | Some(Clash::Unfenced(_)), Some(_)) => b,
+        (None | Some(Clash::Unfenced { .. }), Some(_)) => b,
         _ => a,
     }
 }

@@ -110,9 +110,9 @@ impl CtaHb {
     }
 
     /// Operation `op` of lane `l` will arrive on an mbarrier: it knows what its issuer knows.
-    fn fork(&mut self, w: usize, lanes: u32, op: OpId, event: u32) -> &mut Know {
+    fn fork(&mut self, w: usize, lanes: u32, op: OpId, events: [u32; 2]) -> &mut Know {
         let know = self.warps[w].release(self.cta, w as u32, lanes);
-        &mut self.forks.entry(op).insert_entry(Fork { event, know }).into_mut().know
+        &mut self.forks.entry(op).insert_entry(Fork { events, know }).into_mut().know
     }
 
     /// A commit by lane `l`.
@@ -121,13 +121,14 @@ impl CtaHb {
             return;
         }
         let ((id, n), cta) = (self.stream(Stream::Mma(w as u32, l as u32)), self.cta);
-        self.fork(w, 1 << l, op, 0).all.part_mut(cta).raise(id, n);
+        self.fork(w, 1 << l, op, [0; 2]).all.part_mut(cta).raise(id, n);
     }
 
     /// A bulk or tensor load.
     pub fn load_issued(&mut self, w: usize, l: usize, op: OpId, event: u32) {
         if self.on {
-            self.fork(w, 1 << l, op, event);
+            let source = std::mem::take(&mut self.source_of_load);
+            self.fork(w, 1 << l, op, [event, source]);
         }
     }
 
@@ -137,7 +138,7 @@ impl CtaHb {
             return;
         }
         let ((id, n), cta) = (self.stream(Stream::Cp(w as u32)), self.cta);
-        self.fork(w, lanes, op, 0).all.part_mut(cta).raise(id, n);
+        self.fork(w, lanes, op, [0; 2]).all.part_mut(cta).raise(id, n);
     }
 
     /// The `cp.async` operations `ops` of a warp were waited for.
@@ -152,6 +153,11 @@ impl CtaHb {
         if self.on {
             self.finished(w, !0, Stream::Wgmma(w as u32), seq);
         }
+    }
+
+    /// Tensor memory was allocated.
+    pub fn allocated(&mut self, col: u32, cols: u32) {
+        self.tmem.clear(col, cols);
     }
 
     /// All tcgen05.st of a warp were waited for.
@@ -188,9 +194,9 @@ impl Machine<'_> {
         let Some(fork) = c.hb.forks.remove(&p.id) else { return };
         let (Some(b), Some(slot)) = (c.hb.mbars.get_mut(&mbar), c.mbars.get(&mbar)) else { return };
         b.arrived.join(&fork.know);
-        if fork.event != 0 {
+        for e in fork.events.into_iter().filter(|&e| e != 0) {
             let n = slot.bar.phase() as u32 + 1;
-            self.hb.events.get_mut(fork.event).end = End::Count { cta: c.hb.cta, id: b.id, n };
+            self.hb.events.get_mut(e).end = End::Count { cta: c.hb.cta, id: b.id, n };
         }
     }
 

@@ -48,6 +48,12 @@ impl TmemShadow {
         found
     }
 
+    /// Columns change hands: the allocator orders their old users before the new ones.
+    pub fn clear(&mut self, col: u32, cols: u32) {
+        let cells = self.cells.iter_mut().skip(col as usize * ROWS).take(cols as usize * ROWS);
+        cells.for_each(|c| c.clear(&mut self.lists));
+    }
+
     /// Calls `f` with every stamp.
     pub fn each(&mut self, mut f: impl FnMut(&mut Stamp)) {
         self.cells.iter_mut().for_each(|c| c.each(&mut self.lists, &mut f));
