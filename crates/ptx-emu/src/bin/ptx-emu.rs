@@ -108,9 +108,14 @@ fn checks(text: &str) -> Result<Checks, String> {
             "all" => checks = Checks::ALL,
             "none" => checks = Checks::NONE,
             "lease" => checks.lease = true,
+            "race" => checks.race = true,
             "uninit" => checks.uninit = true,
             "roles" => checks.roles = true,
-            _ => return Err(format!("unknown check `{word}`; allowed are all, none, lease, uninit, roles")),
+            _ => {
+                return Err(format!(
+                    "unknown check `{word}`; allowed are all, none, lease, race, uninit, roles"
+                ));
+            }
         }
     }
     Ok(checks)
