@@ -120,7 +120,7 @@ impl Machine<'_> {
                 Inst::Nop => pc += 1,
                 Inst::Fence(scope) => {
                     if m != 0 {
-                        self.hb_loads_fenced(c, w);
+                        self.hb_loads_over(c, w);
                         c.hb.fence(w, m, *scope);
                     }
                     pc += 1;
@@ -133,7 +133,7 @@ impl Machine<'_> {
                 }
                 Inst::ProxyFence => {
                     if m != 0 {
-                        self.hb_loads_fenced(c, w);
+                        self.hb_loads_over(c, w);
                         c.hb.proxy_fence(w, m);
                         c.proxy_fence = self.steps + 1;
                     }

@@ -276,8 +276,8 @@ impl Machine<'_> {
                 buf[i * eb..(i + 1) * eb].copy_from_slice(&v.to_le_bytes()[..eb]);
                 undef |= (u64::from(u) & ((1 << eb) - 1)) << (i * eb);
             }
+            self.hb_store(c, w, pc, e, 1 << l, (a.place, addr), &buf[..n])?;
             self.write(c, w, pc, l, a.place, addr, &buf[..n], undef)?;
-            self.hb_touch(c, w, pc, e, 1 << l, (a.place, addr), n, Does::Write)?;
             if let Some(order) = a.order {
                 self.hb_strong(c, w, l, (a.place, addr), order, false, true);
             }

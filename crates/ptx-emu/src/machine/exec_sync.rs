@@ -460,6 +460,7 @@ impl Machine<'_> {
         }
         let now = c.now(w);
         c.hb.meet(w, live);
+        self.hb_loads_over(c, w);
         c.hb.bar_arrive(w, id, op != BarOp::Arrive);
         let b = &mut c.bars[id as usize];
         b.count = want;

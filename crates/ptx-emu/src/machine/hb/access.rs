@@ -6,8 +6,8 @@ use super::super::inst::{Access, Place, TmemMove, TmemShape};
 use super::super::ops::{MmaSource, OpId};
 use super::super::run::{Machine, Res};
 use super::super::shared::WINDOW_BASE;
-use super::cell::Memo;
-use super::event::{End, Kind, Order, View, stamp};
+use super::cell::{Clash, Memo};
+use super::event::{End, Kind, Order, View, event_of, stamp};
 use super::shared::{Does, GRANULE, worst};
 use super::{CtaHb, Stream};
 use crate::isa::regs::Class;
@@ -83,28 +83,72 @@ impl Machine<'_> {
         pc: u32,
         e: u32,
         on: u32,
-        (place, addr): (Place, u64),
+        at: (Place, u64),
         n: usize,
         does: Does,
     ) -> Res<()> {
-        if e == 0 {
-            return Ok(());
-        }
+        if e == 0 { Ok(()) } else { self.hb_bytes(c, (w, pc, on), e, at, n, does, &[]) }
+    }
+
+    /// As [`Machine::hb_touch`] for a store that is about to write `data`.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    pub(in super::super) fn hb_store(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        e: u32,
+        on: u32,
+        at: (Place, u64),
+        data: &[u8],
+    ) -> Res<()> {
+        if e == 0 { Ok(()) } else { self.hb_bytes(c, (w, pc, on), e, at, data.len(), Does::Write, data) }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn hb_bytes(
+        &mut self,
+        c: &mut Cta,
+        at: (usize, u32, u32),
+        e: u32,
+        (place, addr): (Place, u64),
+        n: usize,
+        does: Does,
+        data: &[u8],
+    ) -> Res<()> {
+        let (w, _, on) = at;
         match self.resolve(place, addr) {
             (Place::Shared, a) => {
-                let off = (a as u32).wrapping_sub(WINDOW_BASE) as usize;
+                // What is out of bounds faults there.
+                let Some(off) = c.shared.offset(a as u32, n as u32) else { return Ok(()) };
                 let kind = self.hb.events.get(e).kind;
                 let CtaHb { cta, warps, shared, .. } = &mut c.hb;
                 let know = warps[w].know(on.trailing_zeros());
                 let v = View { cta: *cta, warp: w as u32, lanes: on, kind, know };
                 match shared.range(&self.hb.events, &v, off, n, does, stamp(e, on)) {
                     None => Ok(()),
-                    Some(f) => self.hb_shared_clash(c, (w, pc, on), e, off, n, does, f),
+                    Some(f) if self.hb_same_store(f, at.1) && data == c.shared.bytes(off, n) => Ok(()),
+                    Some(f) => self.hb_shared_clash(c, at, e, off, n, does, f),
                 }
             }
-            (Place::Global, a) => self.hb_global(c, w, pc, e, on, (a, n), does),
+            (Place::Global, a) => match self.hb_global(c, at, e, (a, n), does) {
+                Some(f) if self.hb_same_store(f, at.1) && self.hb_holds(a, data) => Ok(()),
+                Some(f) => self.hb_global_clash(c, at, e, a, n, does, f),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
+    }
+
+    /// Whether a clash is with the same store by another warp: where both write the same value, none is lost.
+    fn hb_same_store(&self, f: Clash, pc: u32) -> bool {
+        matches!(f, Clash::Race { earlier, wrote: true } if self.hb.events.get(event_of(earlier)).pc == pc)
+    }
+
+    fn hb_holds(&self, addr: u64, data: &[u8]) -> bool {
+        let mut old = [0u8; 64];
+        !data.is_empty() && self.gmem.load(addr, &mut old[..data.len()]).is_ok() && old[..data.len()] == *data
     }
 
     /// Registers are used: loads into them are over. Called only while [`CtaHb::loads_in_flight`].
@@ -124,8 +168,9 @@ impl Machine<'_> {
         }
     }
 
-    /// A fence: all loads of the warp are over.
-    pub(in super::super) fn hb_loads_fenced(&mut self, c: &mut Cta, w: usize) {
+    /// A fence or a named barrier: all loads of the warp are over. (That a barrier suffices is not measured, but
+    /// shipped kernels rely on it.)
+    pub(in super::super) fn hb_loads_over(&mut self, c: &mut Cta, w: usize) {
         if c.hb.loads_in_flight(w) {
             for (_, e) in c.hb.loads[w].drain(..) {
                 self.hb.events.get_mut(e).used = c.hb.warps[w].time;

@@ -90,21 +90,16 @@ impl Machine<'_> {
     /// An ordinary access to global memory, part of event `e`.
     pub(super) fn hb_global(
         &mut self,
-        c: &mut Cta,
-        w: usize,
-        pc: u32,
+        c: &Cta,
+        (w, _, on): (usize, u32, u32),
         e: u32,
-        on: u32,
-        (addr, n): (u64, usize),
+        at: (u64, usize),
         does: Does,
-    ) -> Res<()> {
+    ) -> Option<Clash> {
         let kind = self.hb.events.get(e).kind;
         let know = c.hb.warps[w].know(on.trailing_zeros());
         let v = View { cta: c.hb.cta, warp: w as u32, lanes: on, kind, know };
-        match self.hb.global.access(&self.hb.events, &v, (addr, n), does, stamp(e, on)) {
-            None => Ok(()),
-            Some(f) => self.hb_global_clash(c, (w, pc, on), e, addr, n, does, f),
-        }
+        self.hb.global.access(&self.hb.events, &v, at, does, stamp(e, on))
     }
 
     /// The global side of a bulk copy by lane `l`.
@@ -222,7 +217,7 @@ impl Machine<'_> {
 
     #[cold]
     #[allow(clippy::too_many_arguments)]
-    fn hb_global_clash(
+    pub(super) fn hb_global_clash(
         &mut self,
         c: &Cta,
         at: (usize, u32, u32),

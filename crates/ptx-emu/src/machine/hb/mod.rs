@@ -17,7 +17,7 @@
 //! lanes that meet at them, matrix instructions execute in issue order, `tcgen05.fence` is not asked for, a commit
 //! publishes all that its thread had done.
 //!
-//! **What it can miss**: what those extra edges hide; several lanes of one instruction that write the same bytes;
+//! **What it can miss**: what those extra edges hide; several lanes or warps that write the same value to the same bytes by one instruction;
 //! readers of a cell beyond the 64 latest unordered ones; in global memory what [`global`] says; races on memory that
 //! this run of the program did not reach. The order in which this schedule happened to execute two accesses does not
 //! matter, except that a value read may lead the program elsewhere.

@@ -84,7 +84,7 @@ impl Machine<'_> {
                 } else {
                     format!("{what} is {verb} by `{me}` while `{by}` may still {did} it")
                 };
-                Fault::new(code, text).missing(missing(&e, wrote, own, codes.0 == Code::LeaseTmem))
+                Fault::new(code, text).missing(missing(&e, mine, wrote, own, codes.0))
             }
             Clash::NoFence(_) => Fault::new(
                 Code::ProxyFence,
@@ -129,8 +129,16 @@ impl Machine<'_> {
 }
 
 /// What would have ordered an access after `e`.
-fn missing(e: &Event, wrote: bool, own_warp: bool, tmem: bool) -> &'static str {
+fn missing(e: &Event, mine: Kind, wrote: bool, own_warp: bool, memory: Code) -> &'static str {
+    let (tmem, global) = (memory == Code::LeaseTmem, memory == Code::RaceGlobal);
     match e.kind {
+        Kind::Strong(_) if global && matches!(mine, Kind::Strong(_)) => {
+            "a scope on both that reaches the other CTA: .gpu or .sys"
+        }
+        Kind::Bulk if global && wrote => {
+            "cp.async.bulk.commit_group and wait_group (without .read) by the issuing thread, then a hand-off to this \
+             thread"
+        }
         Kind::Pipe if tmem && wrote => {
             "tcgen05.commit after the matrix instruction and a successful wait on its mbarrier phase, by this thread or \
              by one that then hands over to it"
@@ -165,6 +173,10 @@ fn missing(e: &Event, wrote: bool, own_warp: bool, tmem: bool) -> &'static str {
         }
         Kind::Dealloc => "a barrier between tcgen05.dealloc and this access",
         _ if own_warp => "bar.warp.sync (__syncwarp) between the two",
+        _ if global => {
+            "within a CTA a barrier between the two; between CTAs a release of a flag after the first access and an \
+             acquire of it before the second, both at .gpu scope (or relaxed ones behind and before fence.acq_rel.gpu)"
+        }
         _ if wrote => {
             "an arrive (or bar) by the writing thread after its store, and a wait by this thread before its access"
         }
