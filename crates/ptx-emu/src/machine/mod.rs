@@ -23,6 +23,7 @@ pub mod global;
 pub mod inst;
 mod land;
 mod land_mma;
+mod land_scaled;
 mod lease;
 mod names;
 pub mod ops;
