@@ -2,6 +2,7 @@
 
 use super::decode::{Cx, One, addr_reg, reject, type_of};
 use super::inst::*;
+use crate::isa::idesc_scaled::ScaledKind;
 use crate::isa::operands::{Decoded as Res, unsupported};
 use crate::isa::regs::Class;
 use crate::isa::tcgen05_layout::{CpShape, LdStShape as Shape};
@@ -413,17 +414,39 @@ impl Cx<'_> {
 
     fn mma(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
         let (mut kind, mut ws) = (None, false);
+        let (mut scaled, mut vec_size) = (None, None);
         for m in &op.mods[1..] {
             match m.as_str() {
                 "cta_group::1" | "cta_group::2" => {}
                 "ws" => ws = true,
+                "block_scale" => {}
+                m @ ("block16" | "block32" | "scale_vec::1X" | "scale_vec::2X" | "scale_vec::4X") => {
+                    vec_size = Some(m)
+                }
                 "kind::f16" => kind = Some(MmaKind::F16),
                 "kind::tf32" => kind = Some(MmaKind::Tf32),
                 "kind::f8f6f4" => kind = Some(MmaKind::F8f6f4),
+                m if m.strip_prefix("kind::").is_some_and(|k| ScaledKind::from_modifier(k).is_some()) => {
+                    scaled = ScaledKind::from_modifier(&m[6..])
+                }
                 m if m.starts_with("collector::") => {}
                 "collector" => {}
-                m => return unsupported(format!("`.{m}` of `{}` (planned: block scales, i8)", op.text)),
+                m => return unsupported(format!("`.{m}` of `{}` (planned: i8)", op.text)),
             }
+        }
+        let factors = match scaled {
+            Some(k) => {
+                kind = Some(match k {
+                    ScaledKind::Mxf8f6f4 => MmaKind::Mxf8f6f4,
+                    ScaledKind::Mxf4 => MmaKind::Mxf4,
+                    ScaledKind::Mxf4nvf4 => MmaKind::Mxf4nvf4,
+                });
+                k.factors(vec_size)
+            }
+            None => None,
+        };
+        if scaled.is_some() != factors.is_some() || vec_size.is_some() && scaled.is_none() {
+            return unsupported(format!("block size of `{}`", op.text));
         }
         let Some(kind) = kind else { return unsupported(format!("opcode `{}`", op.text)) };
         let d = self.addr(arg(op, args, 0)?)?;
@@ -443,7 +466,14 @@ impl Cx<'_> {
         let b = self.slots.src64(arg(op, args, 2)?, Ty::U64)?;
         let idesc = self.slots.src32(arg(op, args, 3)?, Ty::U32)?;
         srcs.extend([(Class::R64, b), (Class::R32, idesc)]);
-        let mut rest = &args[4..];
+        let mut rest = args.get(4..).unwrap_or_default();
+        let mut scale = None;
+        if let Some(n) = factors {
+            let (a, b) = (self.addr(arg(op, rest, 0)?)?, self.addr(arg(op, rest, 1)?)?);
+            srcs.extend(addr_reg(a).into_iter().chain(addr_reg(b)));
+            scale = Some((a, b, n));
+            rest = &rest[2..];
+        }
         let mut mask = Box::default();
         if let Some(Operand::Vector(v)) = rest.first() {
             let slots = v.iter().map(|o| self.slots.src32(o, Ty::U32)).collect::<Res<Vec<_>>>()?;
@@ -462,7 +492,7 @@ impl Cx<'_> {
         }
         let scale_d = if rest.len() > 1 { int(op, rest, 1)? } else { 0 };
         Ok(One::new(
-            Inst::TcMma(Box::new(Mma { kind, d, a, b, idesc, enable, mask, ws, scale_d })),
+            Inst::TcMma(Box::new(Mma { kind, d, a, b, idesc, enable, mask, ws, scale, scale_d })),
             OpClass::Mma,
         )
         .src(srcs))

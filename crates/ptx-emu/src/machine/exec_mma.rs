@@ -5,10 +5,11 @@ use super::cluster::abroad;
 use super::cta::{Cta, Origin, Release};
 use super::exec::{Next, lanes};
 use super::inst::{Addr, Mma, MmaA, MmaKind};
-use super::ops::{Kind, MmaOp, MmaSource, Pending};
+use super::ops::{Kind, MmaOp, MmaSource, Pending, ScaleOp};
 use super::run::{Machine, Res, Stop};
 use crate::fault::{Code, Fault};
 use crate::isa::idesc::{self, AccType, InputType, Issue};
+use crate::isa::idesc_scaled::{self, ScaledKind};
 use crate::isa::smem_desc::{Major, SmemDesc, element_addrs};
 use crate::isa::tcgen05_layout::{CpShape, DLayout, cp_source};
 use crate::num::mma::Format;
@@ -27,7 +28,17 @@ pub(super) fn kind_of(k: MmaKind) -> idesc::Kind {
     match k {
         MmaKind::F16 => idesc::Kind::F16,
         MmaKind::Tf32 => idesc::Kind::Tf32,
-        MmaKind::F8f6f4 => idesc::Kind::F8f6f4,
+        // Rows of 32 bytes, whatever the elements in them.
+        MmaKind::F8f6f4 | MmaKind::Mxf8f6f4 | MmaKind::Mxf4 | MmaKind::Mxf4nvf4 => idesc::Kind::F8f6f4,
+    }
+}
+
+fn scaled_kind(k: MmaKind) -> Option<ScaledKind> {
+    match k {
+        MmaKind::Mxf8f6f4 => Some(ScaledKind::Mxf8f6f4),
+        MmaKind::Mxf4 => Some(ScaledKind::Mxf4),
+        MmaKind::Mxf4nvf4 => Some(ScaledKind::Mxf4nvf4),
+        _ => None,
     }
 }
 
@@ -112,8 +123,32 @@ impl Machine<'_> {
         )?;
         let bits = c.warps[w].regs.r32[i.idesc as usize].0[l];
         let pair = self.prog.pair;
-        let desc = idesc::decode(bits, kind_of(i.kind), Issue { cta_pair: pair, ws: i.ws })
-            .map_err(|e| self.fault(c, w, pc, bit, Fault::new(Code::Descriptor, e.to_string())))?;
+        let issue = Issue { cta_pair: pair, ws: i.ws };
+        let decoded = match (i.scale, scaled_kind(i.kind)) {
+            (Some((_, _, factors)), Some(kind)) => {
+                idesc_scaled::decode(bits, kind, factors, issue).map(|(d, s)| (d, Some(s)))
+            }
+            _ => idesc::decode(bits, kind_of(i.kind), issue).map(|d| (d, None)),
+        };
+        let (desc, scales) =
+            decoded.map_err(|e| self.fault(c, w, pc, bit, Fault::new(Code::Descriptor, e.to_string())))?;
+        let scale = match (i.scale, scales) {
+            (Some((a, b, factors)), Some(scales)) => {
+                self.addr_defined(c, w, pc, bit, a)?;
+                self.addr_defined(c, w, pc, bit, b)?;
+                let column = |at| self.lane_addr(c, w, at, l) as u32 & 0xffff;
+                Some(ScaleOp { a: column(a), b: column(b), factors, scales })
+            }
+            _ => None,
+        };
+        let padded =
+            [desc.a, desc.b].iter().any(|t| matches!(t, InputType::E2m1 | InputType::E2m3 | InputType::E3m2));
+        if i.kind == MmaKind::Mxf8f6f4 && padded {
+            return Err(Stop::Unsupported(
+                format!("`{}` on padded 4- and 6-bit elements", self.opcode(pc)),
+                pc,
+            ));
+        }
         let Some(layout) = DLayout::of(desc.m, pair, i.ws, false) else {
             return Err(Stop::Unsupported(format!("tcgen05.mma with M = {}", desc.m), pc));
         };
@@ -159,7 +194,8 @@ impl Machine<'_> {
             mask[j / 4] |= u128::from(c.warps[w].regs.r32[s as usize].0[l]) << (32 * (j % 4));
         }
         // Everything is decoded: leases, in both CTAs of a pair.
-        let mut op = MmaOp { seq: 0, desc, layout, kind: i.kind, d, a, b, enable, mask, scale_d: i.scale_d };
+        let mut op =
+            MmaOp { seq: 0, desc, layout, kind: i.kind, d, a, b, enable, mask, scale_d: i.scale_d, scale };
         op.seq = self.enter_pipe(c, w, pc, l, |m, c, w, seq| m.lease_mma_op(c, w, pc, &op, seq))?;
         self.counters.mmas += 1;
         self.hb_mma(c, w, pc, l, &op, slot_bits / 8)?;
@@ -179,6 +215,18 @@ impl Machine<'_> {
                 self.allocated(c, w, pc, *col, 8)?;
                 self.lease_sts(c, w, pc, *col, 8, 0xf, None)?;
                 for x in *col..*col + 8 {
+                    c.tmem.mma_read[x as usize] = [seq; 4];
+                }
+            }
+        }
+        if let Some(s) = &op.scale {
+            // A's rows in this CTA; B's rows, which lie in two halves side by side where D's columns do.
+            let a_rows = if op.layout == DLayout::B { 64 } else { 128 };
+            for (at, rows) in [(s.a, a_rows), (s.b, cols)] {
+                let n = rows.div_ceil(32);
+                self.allocated(c, w, pc, at, n)?;
+                self.lease_sts(c, w, pc, at, n, 0xf, None)?;
+                for x in at..at + n {
                     c.tmem.mma_read[x as usize] = [seq; 4];
                 }
             }

@@ -290,6 +290,12 @@ pub enum MmaKind {
     Tf32,
     /// 8-, 6- and 4-bit floats.
     F8f6f4,
+    /// 8-, 6- and 4-bit floats with block scales.
+    Mxf8f6f4,
+    /// 4-bit floats with block scales.
+    Mxf4,
+    /// 4-bit floats with block scales, also finer ones.
+    Mxf4nvf4,
 }
 
 /// A decoded tcgen05.mma.
@@ -311,6 +317,8 @@ pub struct Mma {
     pub mask: Box<[u32]>,
     /// `.ws`.
     pub ws: bool,
+    /// Block scales: addresses of A's and B's factors, factors of a row.
+    pub scale: Option<(Addr, Addr, u32)>,
     /// scale-input-d: D is multiplied by 2^-this.
     pub scale_d: u32,
 }

@@ -11,17 +11,17 @@ use crate::isa::tcgen05_layout::{CpShape, DLayout, cp_source};
 use crate::num::mma::{self, Format, Model};
 
 /// A block of an accumulator whose columns in tensor memory are columns of D.
-struct Block {
+pub(super) struct Block {
     /// Rows of D.
-    rows: usize,
+    pub rows: usize,
     /// Lane of row 0.
     lane: usize,
     /// Row r lies 16·(r/16) lanes further on (M = 64: 16 rows of each 32 lanes).
     spread: bool,
     /// First row of B.
-    from: usize,
+    pub from: usize,
     /// Columns.
-    cols: usize,
+    pub cols: usize,
 }
 
 impl MmaOp {
@@ -51,7 +51,7 @@ impl MmaOp {
 }
 
 impl Block {
-    fn lane_of(&self, row: usize) -> usize {
+    pub fn lane_of(&self, row: usize) -> usize {
         self.lane + row + if self.spread { row / 16 * 16 } else { 0 }
     }
 }
@@ -94,6 +94,12 @@ impl Machine<'_> {
 
     /// One block of the accumulator in `c`; `buf.b` holds B.
     fn block(&mut self, c: &mut Cta, op: &MmaOp, block: &Block, b_undef: &[bool], buf: &mut Buffers) {
+        if let Some(scale) = &op.scale {
+            let b = std::mem::take(&mut buf.b);
+            self.scaled_block(c, op, scale, block, (&b, b_undef), buf);
+            buf.b = b;
+            return;
+        }
         let k = kind_of(op.kind).k() as usize;
         let bytes = kind_of(op.kind).slot_bits() / 8;
         let (m, n) = (block.rows, block.cols);

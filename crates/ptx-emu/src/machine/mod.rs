@@ -24,6 +24,7 @@ mod hb;
 pub mod inst;
 mod land;
 mod land_mma;
+mod land_scaled;
 mod lease;
 mod names;
 pub mod ops;

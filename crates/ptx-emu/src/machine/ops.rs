@@ -30,6 +30,21 @@ pub struct MmaOp {
     pub mask: [u128; 2],
     /// D is scaled by 2^-this first.
     pub scale_d: u32,
+    /// Block scales.
+    pub scale: Option<ScaleOp>,
+}
+
+/// Block scales of a matrix instruction.
+#[derive(Clone, Debug)]
+pub struct ScaleOp {
+    /// Column of A's factors.
+    pub a: u32,
+    /// Column of B's factors.
+    pub b: u32,
+    /// Factors of a row.
+    pub factors: u32,
+    /// What the instruction descriptor says of them.
+    pub scales: crate::isa::idesc_scaled::Scales,
 }
 
 /// Resolved wgmma of one warp.
