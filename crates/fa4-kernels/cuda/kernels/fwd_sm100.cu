@@ -213,10 +213,10 @@ struct Ctx {
 
 // -------------------------------------------------------------------------------------------------- role: load
 
-// One tile: a box per panel, `rows` tall in all. The tensor map clips the sequence and fills with zeros.
-__device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u32 rows, u32 row, u32 head, u32 batch,
-                                          MbarAddr full) {
-    mbarrier_arrive_expect_tx(full, rows * (kPanels * kSwizzleSpanBytes));
+// One tile: a box of box_rows rows per panel. The tensor map clips the sequence and fills with zeros.
+__device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u32 box_rows, u32 row, u32 head,
+                                          u32 batch, MbarAddr full) {
+    mbarrier_arrive_expect_tx(full, box_rows * (kPanels * kSwizzleSpanBytes));
 #pragma unroll
     for (u32 panel = 0; panel < kPanels; ++panel)
         cp_async_bulk_tensor_4d_g2s(dst + panel * kPanelBytes, &map, panel * kPanelCols, row, head, batch, full);
