@@ -8,7 +8,7 @@ use ptx_emu::syntax::{self, ast::Function, ast::Instr, ast::Operand};
 use ptx_emu::{Checks, Code, GlobalMemory, Module, Options, Report, Schedule, Verdict, npy};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
-use std::ops::RangeInclusive;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -58,9 +58,9 @@ struct Run {
     /// Seed.
     #[arg(long, default_value_t = 0, conflicts_with = "seeds")]
     seed: u64,
-    /// Seeds A..B, both included.
-    #[arg(long, value_parser = seeds)]
-    seeds: Option<RangeInclusive<u64>>,
+    /// Seeds from A to B−1.
+    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    seeds: Option<Range<u64>>,
     /// Checks: all, none, or a list of lease, uninit, roles.
     #[arg(long, default_value = "all", value_parser = checks)]
     check: Checks,
@@ -94,11 +94,11 @@ fn schedules(word: &str) -> Result<Schedules, String> {
     })
 }
 
-fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let (a, b) = text.split_once("..").ok_or("expected A..B, e.g. 0..9")?;
-    let number = |s: &str| s.trim_start_matches('=').parse::<u64>().map_err(|e| format!("`{s}`: {e}"));
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let (a, b) = text.split_once("..").ok_or("expected A..B, e.g. 0..8 for the seeds 0 to 7")?;
+    let number = |s: &str| s.parse::<u64>().map_err(|e| format!("`{s}`: {e}"));
     let (a, b) = (number(a)?, number(b)?);
-    if a > b { Err(format!("{a} is above {b}")) } else { Ok(a..=b) }
+    if a >= b { Err(format!("no seed is in {a}..{b}; the end is not included")) } else { Ok(a..b) }
 }
 
 fn checks(text: &str) -> Result<Checks, String> {
@@ -122,7 +122,21 @@ const BAD_INPUT: u8 = 2;
 /// A message for people who gave bad input.
 type Failure = String;
 
+/// Makes a closed standard output (`… | head`) end the program quietly, with the code that a shell shows for SIGPIPE:
+/// `println!` would panic, and exit code 101 means a bug of the emulator.
+fn end_quietly_when_nobody_reads() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+            std::process::exit(141);
+        }
+        usual(panic);
+    }));
+}
+
 fn main() -> ExitCode {
+    end_quietly_when_nobody_reads();
     let result = match Arguments::parse().command {
         Command::Run(run) => self::run(&run),
         Command::Parse { files, print } => parse(&files, print),
@@ -150,6 +164,18 @@ fn write(path: &Path, data: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, data).map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// Whether a file can be written, without touching what it holds. A file that was not there is not left behind.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let existed = path.exists();
+    let open = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    open.map_err(|e| format!("{}: cannot be written: {e}", path.display()))?;
+    if !existed {
+        // Best effort: an empty file is no harm.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
 fn run(arguments: &Run) -> Result<u8, Failure> {
     let launch = launch_file::read(&arguments.launch).map_err(|e| e.to_string())?;
     let (module, text) = load(&launch.ptx)?;
@@ -162,13 +188,17 @@ fn run(arguments: &Run) -> Result<u8, Failure> {
     let context =
         Context { ptx: Some(&text), source_line: Some(&source_line), ..Context::of(&module, &kernel.name) };
 
-    let seeds = arguments.seeds.clone().unwrap_or(arguments.seed..=arguments.seed);
+    // A run may take minutes: what cannot be written is said before it.
+    let outputs = launch.buffers.iter().filter_map(|b| b.output.as_ref());
+    for path in arguments.json.iter().chain(&arguments.trace).chain(outputs) {
+        check_writable(path)?;
+    }
+    let seeds = arguments.seeds.clone().unwrap_or(arguments.seed..arguments.seed.saturating_add(1));
     let mut reports: Vec<Report> = Vec::new();
     let mut outputs: Option<(String, Vec<npy::Array>)> = None;
     for &schedule in arguments.schedule.iter().flat_map(|s| s.iter()) {
         // Only the random schedule depends on the seed.
-        let seeds =
-            if schedule == Schedule::Random { seeds.clone() } else { *seeds.start()..=*seeds.start() };
+        let seeds = if schedule == Schedule::Random { seeds.clone() } else { seeds.start..seeds.start + 1 };
         for seed in seeds {
             let options = Options {
                 schedule,
