@@ -34,6 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     attention::forward(&mut device, &problem, &tensors, DEFAULT_TAU, |_| Ok(kernel))?;
 
     let last = device.read(lse.address + 199 * 4, 4)?;
-    println!("{}: LSE of the last row {}", plan.row.entry, f32::from_le_bytes(last[..4].try_into()?));
+    let lse = f32::from_le_bytes(last[..4].try_into()?);
+    println!("{}, {}: LSE of the last row {lse}", plan.row.entry, plan.packing);
     Ok(())
 }

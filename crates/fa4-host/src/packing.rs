@@ -5,6 +5,8 @@
 //! row r % `rows_per_head` of head r / `rows_per_head`: the rows of one head lie together because the tensor maps have the
 //! sequence before the head, so that packing is nothing but another box, for any ratio and any strides.
 
+use std::fmt;
+
 use fa4_kernels::manifest::Row;
 use fa4_spec::problem::AttnProblem;
 
@@ -60,6 +62,15 @@ impl Packing {
     /// CTAs of a launch; `u64::MAX` where they are even more.
     pub fn ctas(&self, p: &AttnProblem) -> u64 {
         self.m_blocks(p).saturating_mul(self.head_groups(p)).saturating_mul(p.batch)
+    }
+}
+
+impl fmt::Display for Packing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.heads_per_tile {
+            1 => write!(f, "{} rows of one head a tile", self.rows_per_head),
+            heads => write!(f, "{heads} heads of {} rows a tile", self.rows_per_head),
+        }
     }
 }
 
@@ -129,5 +140,6 @@ mod tests {
         let packing = Packing::choose(&p, row);
         assert_eq!(packing, Packing { heads_per_tile: 1, rows_per_head: 192, tiles_per_cta: 1 });
         assert_eq!(packing.ctas(&p), 8);
+        assert_eq!(packing.to_string(), "192 rows of one head a tile");
     }
 }

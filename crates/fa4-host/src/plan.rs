@@ -23,7 +23,7 @@ pub struct TensorRef {
 impl TensorRef {
     /// Device address of the first element.
     pub fn address(&self) -> u64 {
-        self.buffer + self.layout.offset_bytes
+        self.buffer.saturating_add(self.layout.offset_bytes)
     }
 }
 
@@ -183,7 +183,7 @@ pub fn plan_row(
     check_sizes(p, row, &packing)?;
     check_factors(p, row)?;
     let o = &tensors.o.layout;
-    check_output("o", [o.stride_batch, o.stride_seq, o.stride_head], p)?;
+    check_output("o", [o.stride_batch, o.stride_seq, o.stride_head], p.head_dim_v, p)?;
     let q_sizes = (p.seqlen_q, p.num_heads_q);
     let kv_sizes = (p.seqlen_k, p.num_heads_kv);
     let map = |name, tensor, sizes| tensor_map(name, tensor, sizes, p, row);
@@ -355,17 +355,22 @@ fn check_sizes(p: &AttnProblem, row: &Row, packing: &Packing) -> Result<(), Host
 
 /// An output's rows must not lie on each other: strides (name, elements) of 0 are for dimensions of one entry. Batch, row
 /// and head in this order.
-fn check_output(tensor: &'static str, strides: [u64; 3], p: &AttnProblem) -> Result<(), HostError> {
+fn check_output(
+    tensor: &'static str,
+    strides: [u64; 3],
+    least: u64,
+    p: &AttnProblem,
+) -> Result<(), HostError> {
     let names = ["stride_batch", if tensor == "lse" { "stride_row" } else { "stride_seq" }, "stride_head"];
     let sizes = [p.batch, p.seqlen_q, p.num_heads_q];
     for ((what, stride), size) in names.into_iter().zip(strides).zip(sizes) {
-        if stride == 0 && size > 1 {
+        if stride < least && size > 1 {
             return Err(HostError::Tensor {
                 tensor,
                 what,
-                given: format!("0 elements for {size} entries"),
-                allowed: "larger than 0".into(),
-                advice: "Only inputs can be broadcast: give every output row a place of its own.",
+                given: format!("{stride} elements for {size} entries"),
+                allowed: format!("at least {least}"),
+                advice: "Only inputs may lie on each other: give every output row a place of its own.",
             });
         }
     }
@@ -374,7 +379,7 @@ fn check_output(tensor: &'static str, strides: [u64; 3], p: &AttnProblem) -> Res
 
 fn check_lse(lse: &LseRef, p: &AttnProblem) -> Result<LseRef, HostError> {
     let strides = [lse.stride_batch, lse.stride_row, lse.stride_head];
-    check_output("lse", strides, p)?;
+    check_output("lse", strides, 1, p)?;
     let reach = |(stride, size): (u64, u64)| u128::from(stride) * u128::from(size.saturating_sub(1));
     let last: u128 = strides.into_iter().zip([p.batch, p.seqlen_q, p.num_heads_q]).map(reach).sum();
     if last >= MAX_LSE_ELEMS {
@@ -420,9 +425,14 @@ fn tensor_map(
     let elem_bytes = dtype_of(row).bytes();
     let l = &at.layout;
     let mut strides_bytes = [0; 3];
-    let strides =
-        [("stride_seq", l.stride_seq), ("stride_head", l.stride_head), ("stride_batch", l.stride_batch)];
-    for (slot, (what, elems)) in strides_bytes.iter_mut().zip(strides) {
+    let strides = [
+        ("stride_seq", l.stride_seq, seqlen),
+        ("stride_head", l.stride_head, heads),
+        ("stride_batch", l.stride_batch, p.batch),
+    ];
+    for (slot, (what, elems, size)) in strides_bytes.iter_mut().zip(strides) {
+        // From one entry to no other, any number will do: frameworks leave odd ones there.
+        let elems = if size <= 1 { u64::from(row.problem.head_dim_qk) } else { elems };
         let bytes = elems.checked_mul(elem_bytes).filter(|b| b.is_multiple_of(16) && *b < 1 << 40);
         *slot = bytes.ok_or_else(|| HostError::Tensor {
             tensor,

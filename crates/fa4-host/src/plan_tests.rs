@@ -143,6 +143,17 @@ fn views_reach_the_kernel_unchanged() {
     assert_eq!((k.address, k.strides_bytes), (0x2000_0030, [8192, 512, 0]));
 }
 
+/// The stride of a dimension of one entry leads nowhere.
+#[test]
+fn strides_of_single_entries_do_not_matter() {
+    let p = AttnProblem { batch: 1, ..problem() };
+    let mut t = tensors(&p);
+    t.q.layout.stride_batch = 7;
+    t.o.layout.stride_batch = 0;
+    let x = plan(&p, &t, 8.0).unwrap().unwrap().params;
+    assert_eq!((x.q_map.strides_bytes[2], x.o_map.strides_bytes[2]), (256, 256));
+}
+
 #[test]
 fn without_outputs_nothing_is_launched() {
     for p in [AttnProblem { batch: 0, ..problem() }, AttnProblem { seqlen_q: 0, ..problem() }] {
@@ -173,7 +184,8 @@ fn refusals_name_tensor_and_remedy() {
     assert!(text.contains("q: address is 0x10000008; it must be a multiple of 16"), "{text}");
     assert!(no(|t| t.k.layout.stride_seq = -512i64 as u64).contains("k: stride_seq is -512 elements"));
     let text = no(|t| t.o.layout.stride_head = 0);
-    assert!(text.contains("o: stride_head is 0 elements for 6 entries; it must be larger than 0"), "{text}");
+    assert!(text.contains("o: stride_head is 0 elements for 6 entries; it must be at least 128."), "{text}");
+    assert!(no(|t| t.o.layout.stride_seq = 64).contains("o: stride_seq is 64 elements for 500 entries"));
     let text = no(|t| t.lse.as_mut().unwrap().stride_head = -500i64 as u64);
     assert!(text.contains("lse: strides (batch, row, head) is [3000, 1, -500] elements"), "{text}");
     assert!(no(|t| t.lse.as_mut().unwrap().stride_row = 0).contains("lse: stride_row is 0 elements"));

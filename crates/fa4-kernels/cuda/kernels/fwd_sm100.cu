@@ -107,14 +107,15 @@ constexpr Table<TmemRow, 6> kTmem = {{
 
 // Every barrier is an mbarrier in this CTA's shared memory, initialised once with `arrivals`. A phase completes when that
 // many have arrived (and tx_bytes have landed); who waits, waits for the parity of one phase. Stages: [t] is the query
-// tile 0 or 1, [slot] a slot of the K/V ring. "each thread" means one mbarrier.arrive by every lane of four warps, 128 in
-// all, after its own part is done; "commit" one arrival by the tensor core when every mma issued before it has completed.
+// tile 0 or 1, [slot] a slot of the K/V ring. "Each thread" means one mbarrier.arrive by every lane of four warps, 128 in
+// all, after its own part is done; "commit" means one arrival, by the tensor core, when every mma issued before the commit
+// has completed. Who arrives, when, and how often:
 //
 //   Q_full[t]       load, one thread: one arrive.expect_tx, which is the arrival and announces the tile's bytes; TMA
-//                   brings them (packing may leave spare rows, which are not loaded: then fewer than tx_bytes). One phase.
+//                   brings them (packing may leave spare rows, which are not loaded: then fewer than tx_bytes). Once.
 //   KV_full[slot]   the same for each block that enters the slot.
 //   KV_empty[slot]  mma: one commit behind the last mma that reads the slot (the second tile's).
-//   S_full[t]       mma: one commit behind Q·Kᵀ of each block.
+//   S_full[t]       mma: one commit behind Q·Kᵀ of each block; it covers P·V of the block before, too.
 //   P_full[t]       256 = each thread of softmax t, when its S is in registers and its first 96 keys of P in TMEM, and
 //                   each thread of correction, when its row of O has the scale of the new P. For the first block P·V
 //                   overwrites O, so that correction arrives at once, before anything else.
@@ -125,8 +126,8 @@ constexpr Table<TmemRow, 6> kTmem = {{
 //                   Between blocks it only repeats what S_full says (that commit stands behind a P·V that waited for
 //                   correction). What it guards is the end: row_sum takes the place of the last alpha with no S_full
 //                   in between.
-//   O_full[t]       mma: one commit behind the tile's last P·V. One phase.
-//   O_staged[t]     each thread of correction, when its row of O is in shared memory and fenced. One phase.
+//   O_full[t]       mma: one commit behind the tile's last P·V. Once.
+//   O_staged[t]     each thread of correction, when its row of O is in shared memory and fenced. Once.
 //
 // Phases: whoever waits on a `full` (or `staged`) barrier waits for parity 0 first, then 1, 0, … Whoever waits on an
 // `empty` barrier starts with parity 1, which a fresh barrier counts as completed: slots are empty at first and the
@@ -212,10 +213,10 @@ struct Ctx {
 
 // -------------------------------------------------------------------------------------------------- role: load
 
-// One tile: a box per panel, `rows` tall in all. The tensor map clips the sequence and fills with zeros.
-__device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u32 rows, u32 row, u32 head, u32 batch,
-                                          MbarAddr full) {
-    mbarrier_arrive_expect_tx(full, rows * (kPanels * kSwizzleSpanBytes));
+// One tile: a box of box_rows rows per panel. The tensor map clips the sequence and fills with zeros.
+__device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u32 box_rows, u32 row, u32 head,
+                                          u32 batch, MbarAddr full) {
+    mbarrier_arrive_expect_tx(full, box_rows * (kPanels * kSwizzleSpanBytes));
 #pragma unroll
     for (u32 panel = 0; panel < kPanels; ++panel)
         cp_async_bulk_tensor_4d_g2s(dst + panel * kPanelBytes, &map, panel * kPanelCols, row, head, batch, full);
