@@ -51,6 +51,8 @@ fn usage() {
     refused(&["--filter", "("], 2, &["--filter (", "regular expression"]);
     refused(&["--cand", "x.cu"], 2, &["--namespace"]);
     refused(&["--device", "tpu"], 2, &["emu"]);
+    refused(&["plan", "fwd_sm80"], 2, &["fwd_sm80", "fwd_sm100, fwd_sm90"]);
+    refused(&["plan", "fwd_sm100", "--variant", "hd32"], 2, &["hd32", "hd128_bf16_full, "]);
 }
 
 #[test]

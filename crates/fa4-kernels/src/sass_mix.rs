@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::sass::{Function, Instruction};
 use crate::sass_loops::{Graph, Loop};
@@ -16,7 +16,7 @@ use crate::sass_loops::{Graph, Loop};
 pub const SCORES: usize = 128;
 
 /// Groups of instructions, in the order of tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Class {
     /// Exponentials.
     #[serde(rename = "MUFU.EX2")]
@@ -148,8 +148,17 @@ fn is_move(instruction: &Instruction) -> bool {
         || instruction.operands().split(',').skip(1).take(2).all(|o| o.trim().trim_start_matches('-') == "RZ")
 }
 
+/// A mix under its heading: a column of tables, an element of the JSON that the command prints.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Labelled {
+    /// Heading.
+    pub label: String,
+    /// The mix.
+    pub mix: Mix,
+}
+
 /// A softmax loop and what one pass through it costs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mix {
     /// The function that it lies in.
     pub function: String,
@@ -224,30 +233,30 @@ pub fn least() -> BTreeMap<Class, usize> {
 }
 
 /// A Markdown table: a column for the least that is needed, one for each labelled mix. Counts are for [`SCORES`] scores.
-pub fn table(columns: &[(String, &Mix)]) -> String {
+pub fn table(columns: &[Labelled]) -> String {
     let number = |x: f64| if x.fract() == 0.0 { format!("{x:.0}") } else { format!("{x:.1}") };
     let least = least();
     let mut rows = vec![vec![format!("per {SCORES} scores"), "least".to_owned()]];
-    rows[0].extend(columns.iter().map(|(label, _)| label.clone()));
+    rows[0].extend(columns.iter().map(|column| column.label.clone()));
     for class in Class::ALL {
         let counts: Vec<usize> =
-            columns.iter().map(|(_, m)| m.pass.get(&class).copied().unwrap_or(0)).collect();
+            columns.iter().map(|c| c.mix.pass.get(&class).copied().unwrap_or(0)).collect();
         let need = least.get(&class).copied().unwrap_or(0);
         if need == 0 && counts.iter().all(|count| *count == 0) {
             continue;
         }
         let mut row = vec![class.to_string(), need.to_string()];
-        row.extend(columns.iter().zip(counts).map(|((_, mix), count)| number(mix.scaled(count))));
+        row.extend(columns.iter().zip(counts).map(|(c, count)| number(c.mix.scaled(count))));
         rows.push(row);
     }
     let mut total = vec!["**ordinary pass**".to_owned(), least.values().sum::<usize>().to_string()];
-    total.extend(columns.iter().map(|(_, mix)| number(mix.scaled(mix.total()))));
+    total.extend(columns.iter().map(|c| number(c.mix.scaled(c.mix.total()))));
     let mut all = vec!["whole loop".to_owned(), String::new()];
-    all.extend(columns.iter().map(|(_, mix)| number(mix.scaled(mix.all))));
+    all.extend(columns.iter().map(|c| number(c.mix.scaled(c.mix.all))));
     let mut scores = vec!["scores a pass".to_owned(), String::new()];
-    scores.extend(columns.iter().map(|(_, mix)| mix.scores.to_string()));
+    scores.extend(columns.iter().map(|c| c.mix.scores.to_string()));
     let mut address = vec!["loop at".to_owned(), String::new()];
-    address.extend(columns.iter().map(|(_, mix)| format!("{:#x}", mix.address)));
+    address.extend(columns.iter().map(|c| format!("{:#x}", c.mix.address)));
     rows.extend([total, all, scores, address]);
     markdown(&rows)
 }
@@ -323,7 +332,8 @@ mod tests {
     #[test]
     fn the_table_has_a_column_for_each_kernel() {
         let mixes = softmax_loops(&function(SOFTMAX));
-        let text = table(&[("a".to_owned(), &mixes[0]), ("b".to_owned(), &mixes[0])]);
+        let column = |label: &str| Labelled { label: label.to_owned(), mix: mixes[0].clone() };
+        let text = table(&[column("a"), column("b")]);
         assert!(text.starts_with("| per 128 scores"), "{text}");
         assert!(text.contains("| MUFU.EX2          |   128 |  128 |  128 |\n"), "{text}");
         assert!(text.contains("| **ordinary pass** |   386 |  704 |  704 |\n"), "{text}");

@@ -9,7 +9,7 @@ use fa4_kernels::arch::Arch;
 use fa4_kernels::compile::{Artifact, BuildError, Builder, Job};
 use fa4_kernels::manifest::{self, ROWS};
 use fa4_kernels::sass;
-use fa4_kernels::sass_mix::{self, Mix};
+use fa4_kernels::sass_mix::{self, Labelled, Mix};
 use fa4_kernels::toolchain::Toolchain;
 
 /// Compiles CUDA sources with the pinned NVRTC: every row of the manifest, unless a command says otherwise.
@@ -194,7 +194,7 @@ fn file(args: &FileArgs) -> Result<(), Failure> {
 
 fn sass_mix(args: &SassMixArgs) -> Result<(), Failure> {
     let builder = builder()?;
-    let mut columns: Vec<(String, Mix)> = Vec::new();
+    let mut columns: Vec<Labelled> = Vec::new();
     for what in &args.what {
         let (label, name) = what.split_once('=').map_or((None, what.as_str()), |(a, b)| (Some(a), b));
         let (cubin, entry) = cubin(&builder, name)?;
@@ -213,14 +213,12 @@ fn sass_mix(args: &SassMixArgs) -> Result<(), Failure> {
             mixes.truncate(1);
         }
         let label = |mix: &Mix| label.unwrap_or(&mix.function).to_owned();
-        columns.extend(mixes.into_iter().map(|mix| (label(&mix), mix)));
+        columns.extend(mixes.into_iter().map(|mix| Labelled { label: label(&mix), mix }));
     }
     if args.json {
-        let rows: Vec<_> =
-            columns.iter().map(|(label, mix)| serde_json::json!({ "label": label, "mix": mix })).collect();
-        println!("{:#}", serde_json::Value::from(rows));
+        let json = serde_json::to_string_pretty(&columns).expect("plain data has a JSON form");
+        println!("{json}");
     } else {
-        let columns: Vec<_> = columns.iter().map(|(label, mix)| (label.clone(), mix)).collect();
         print!("{}", sass_mix::table(&columns));
     }
     Ok(())

@@ -6,7 +6,7 @@ use svg::node::element::Circle;
 use super::{Picture, round};
 use crate::plan::{families, family_of};
 
-const NAMES: f64 = 150.0;
+const NAMES: f64 = 172.0;
 const LANE: f64 = 96.0;
 const MEANING: f64 = 330.0;
 const TOP: f64 = 66.0;

@@ -30,7 +30,7 @@ pub(super) fn draw(info: &KernelInfo, kernel: &str) -> Picture {
                 _ => format!("{}[{stage}]", region.name),
             };
             let note = format!("{name}: {} bytes at {offset}", region.bytes);
-            picture.rect(&format!("c{} edge", index % FILLS), (x, 26.0), (width, BAR), &note);
+            picture.rect(&format!("c{} edge", 2 * index % FILLS), (x, 26.0), (width, BAR), &note);
             if width >= NAMED {
                 picture.write_centred(x + width / 2.0, 44.0, "", &name);
                 picture.write_centred(x + width / 2.0, 59.0, "dim", &region.bytes.to_string());
@@ -38,13 +38,7 @@ pub(super) fn draw(info: &KernelInfo, kernel: &str) -> Picture {
         }
     }
     picture.write(0.0, 80.0, "dim", "0");
-    picture.add(
-        svg::node::element::Text::new(SMEM_BYTES.to_string())
-            .set("class", "dim")
-            .set("x", WIDTH)
-            .set("y", 80.0)
-            .set("text-anchor", "end"),
-    );
+    picture.write_centred(WIDTH - 20.0, 80.0, "dim", &SMEM_BYTES.to_string());
     for (index, region) in small.iter().enumerate() {
         let (x, y) = (WIDTH / 2.0 * (index % 2) as f64, 100.0 + 16.0 * (index / 2) as f64);
         let stages = if region.stages == 1 { String::new() } else { format!("{} × ", region.stages) };

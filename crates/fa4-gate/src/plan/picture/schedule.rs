@@ -14,7 +14,7 @@ const RUN: &str = "c4 edge";
 pub(super) fn draw(figures: &Figures, kernel: &str) -> Picture {
     let timeline = &figures.timeline;
     let bottom = TOP + ROW * timeline.lanes.len() as f64;
-    let mut picture = Picture::new(WIDTH as u32, bottom as u32 + 46);
+    let mut picture = Picture::new(WIDTH as u32, bottom as u32 + 30);
     let title = format!(
         "{kernel}: schedule of one CTA, {} queries × {} keys in {BLOCKS} blocks",
         figures.rows,
@@ -63,7 +63,7 @@ pub(super) fn draw(figures: &Figures, kernel: &str) -> Picture {
     picture.rect("head", (NAMES + 166.0, y), (2.0, 12.0), "");
     let text = "a wait ends and the role does what costs nothing in the model";
     picture.write(NAMES + 176.0, y + 10.0, "dim", text);
-    picture.write(NAMES + 520.0, y + 10.0, "dim", "matrix pipe: by accumulator");
+    picture.write(NAMES + 560.0, y + 10.0, "dim", "matrix pipe: what it adds to");
     picture
 }
 
