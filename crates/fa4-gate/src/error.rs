@@ -96,6 +96,14 @@ pub enum GateError {
     /// The triage of remarks on foreign kernels.
     #[error("{0}")]
     Findings(String),
+    /// The list of justified survivors, or the document about them.
+    #[error("{}: {what}", path.display())]
+    Mutants {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// A recorded instruction probe.
     #[error("{file}: {what}")]
     Probe {

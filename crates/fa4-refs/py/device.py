@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from problem import Unsupported
+from problem import Unavailable
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 DEVICE = "cuda"
@@ -15,8 +15,6 @@ DEVICE = "cuda"
 
 def need_gpu():
     """Capability of the GPU, as (major, minor)."""
-    from problem import Unavailable
-
     if not torch.cuda.is_available():
         raise Unavailable("torch finds no GPU")
     return torch.cuda.get_device_capability()
@@ -197,8 +195,3 @@ def launched(run):
         return names, "" if names else "the profiler saw no kernel"
     except Exception as error:
         return [], f"the profiler does not work here: {error}"
-
-
-def no_kernel(error):
-    """Reraises what a library says when it has no kernel as what it is."""
-    raise Unsupported(str(error).strip().splitlines()[-1]) from error

@@ -7,6 +7,7 @@ pub mod isa;
 pub mod launch;
 pub mod launch_file;
 pub mod machine;
+pub mod mutation;
 pub mod npy;
 pub mod num;
 pub mod render;

@@ -288,7 +288,7 @@ impl Machine<'_> {
         (mbar, to): (u32, &[u32]),
         seq: u32,
     ) -> Res<()> {
-        let at = c.clocks.as_ref().map_or(0, |k| k.pipe_free.max(k.warp[w]));
+        let at = c.clocks.as_ref().map_or(0, |k| k.pipe.free.max(k.warp[w]));
         let (here, peer_seq) = (c.rank, c.pair_seq(seq));
         for &rank in to {
             self.still_there(c, w, pc, rank)?;
