@@ -1,6 +1,7 @@
 //! A PTX emulator that judges: it runs compiled PTX with every asynchronous operation as an actor of its own
 //! and reports missing waits, undefined values and broken barrier protocols.
 
+pub mod coverage;
 pub mod fault;
 pub mod isa;
 pub mod launch;

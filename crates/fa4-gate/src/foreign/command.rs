@@ -187,9 +187,13 @@ fn failures(task: &str, rows: &[Row]) -> String {
     if wrong.len() > IN_FULL {
         let _ = writeln!(text, "… and {} more", wrong.len() - IN_FULL);
     }
-    for reason in rows.iter().filter(|row| row.status == Status::Unsupported).take(IN_FULL) {
-        let why = reason.reason.as_deref().unwrap_or("").lines().next().unwrap_or("");
-        let _ = writeln!(text, "unsupported: {}/{}: {why}", reason.kernel, reason.case);
+    let unsupported: std::collections::BTreeMap<_, _> = rows
+        .iter()
+        .filter(|row| row.status == Status::Unsupported)
+        .map(|row| ((&row.kernel, &row.case), row.reason.as_deref().unwrap_or("")))
+        .collect();
+    for ((kernel, case), reason) in unsupported {
+        let _ = writeln!(text, "{kernel}/{case}: {reason}");
     }
     text
 }
