@@ -79,17 +79,21 @@ impl Artifacts {
     pub fn image(&self, row: &Row, arch: Arch) -> Result<Image, BenchError> {
         let (cubin, ptx) = match self {
             Artifacts::Packed(folder) => {
-                let file = |extension: &str| folder.join(arch.name()).join(format!("{}.{extension}", row.entry));
+                let file =
+                    |extension: &str| folder.join(arch.name()).join(format!("{}.{extension}", row.entry));
                 let read = |path: PathBuf| fs::read(&path).map_err(BenchError::file(path));
                 let ptx = String::from_utf8(read(file("ptx"))?);
-                let ptx = ptx.map_err(|_| BenchError::Artifacts { path: file("ptx"), what: "is not text".into() })?;
+                let ptx =
+                    ptx.map_err(|_| BenchError::Artifacts { path: file("ptx"), what: "is not text".into() })?;
                 (read(file("cubin"))?, ptx)
             }
             Artifacts::Compiled { builder, root, candidate } => {
                 let ours = job(root, row, arch);
                 let job = match candidate {
                     None => ours,
-                    Some((path, name)) => Job { entries: vec![row.entry.into()], ..ours.for_candidate(path, name) },
+                    Some((path, name)) => {
+                        Job { entries: vec![row.entry.into()], ..ours.for_candidate(path, name) }
+                    }
                 };
                 let artifact = builder.build(&job).map_err(GateError::from)?;
                 let image = artifact.images.into_iter().next().expect("the job names one architecture");
@@ -126,7 +130,8 @@ fn compiler(builder: &Builder) -> String {
 
 fn manifest(folder: &Path) -> Result<Manifest, BenchError> {
     let wrong = |what: String| BenchError::Artifacts { path: folder.into(), what };
-    let text = fs::read_to_string(folder.join(MANIFEST)).map_err(|e| wrong(format!("no {MANIFEST} ({e})")))?;
+    let text =
+        fs::read_to_string(folder.join(MANIFEST)).map_err(|e| wrong(format!("no {MANIFEST} ({e})")))?;
     serde_json::from_str(&text).map_err(|e| wrong(format!("{MANIFEST} is of another version ({e})")))
 }
 
@@ -166,7 +171,8 @@ pub fn variants(case: &Case, arch: Arch) -> Result<Vec<&'static Row>, fa4_host::
     let here = |row: &&Row| row.archs.contains(&arch);
     let routed = route_among(&case.problem, ROWS.iter().filter(here))?;
     let others = kernels().into_iter().filter(|kernel| *kernel != routed.kernel);
-    let others =
-        others.flat_map(|kernel| route_among(&case.problem, ROWS.iter().filter(here).filter(|r| r.kernel == kernel)));
+    let others = others.flat_map(|kernel| {
+        route_among(&case.problem, ROWS.iter().filter(here).filter(|r| r.kernel == kernel))
+    });
     Ok(std::iter::once(routed).chain(others).collect())
 }

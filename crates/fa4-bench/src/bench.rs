@@ -19,7 +19,7 @@ use crate::queue::{self, News, Work};
 use crate::record::RunRow;
 use crate::runner::GpuRecord;
 use crate::worker::{Config, mock_spec, workspace};
-use crate::{gpu, mock, rows, render, results};
+use crate::{gpu, mock, render, results, rows};
 
 /// Runs the task and answers with its exit code.
 ///
@@ -42,7 +42,13 @@ pub fn bench(args: &BenchArgs, stop: &AtomicBool) -> Result<u8, BenchError> {
     let left: Vec<usize> = mine.iter().copied().filter(|i| done.iter().all(|row| row.index != *i)).collect();
     if !args.quiet {
         let gpus: Vec<String> = env.gpus.iter().map(|g| format!("GPU {}: {}", g.ordinal, g.name)).collect();
-        println!("{}; {} of {} rows to run, into {}", gpus.join(", "), left.len(), mine.len(), folder.path().display());
+        println!(
+            "{}; {} of {} rows to run, into {}",
+            gpus.join(", "),
+            left.len(),
+            mine.len(),
+            folder.path().display()
+        );
     }
     let configs: Vec<Config> = env
         .gpus
@@ -88,7 +94,9 @@ pub fn bench(args: &BenchArgs, stop: &AtomicBool) -> Result<u8, BenchError> {
     progress.finish_and_clear();
     ran?;
     finished.sort_by_key(|row| row.index);
-    if finished.is_empty() && let Some(error) = unfit.pop() {
+    if finished.is_empty()
+        && let Some(error) = unfit.pop()
+    {
         return Err(error);
     }
     for error in &unfit {
@@ -106,7 +114,10 @@ pub fn bench(args: &BenchArgs, stop: &AtomicBool) -> Result<u8, BenchError> {
     println!("results: {}", folder.path().display());
     if missing > 0 {
         let why = if stop.load(Ordering::Relaxed) { "interrupted" } else { "no GPU left to run on" };
-        println!("{why}: {missing} rows are left; `cargo xtask bench --resume {}` runs them", folder.path().display());
+        println!(
+            "{why}: {missing} rows are left; `cargo xtask bench --resume {}` runs them",
+            folder.path().display()
+        );
     }
     Ok(match (finished.iter().any(|row| row.status.is_wrong()), missing) {
         (true, _) => exit::WRONG,
@@ -169,13 +180,17 @@ fn resume(args: &BenchArgs, root: &Path, folder: Option<&Path>) -> Result<Begun,
     if let (Some(then), Some(now)) = (env.gpus.first(), gpus.first())
         && then.name != now.name
     {
-        let what = format!("was begun on {}, here is {}; take it up on the same kind of GPU", then.name, now.name);
+        let what =
+            format!("was begun on {}, here is {}; take it up on the same kind of GPU", then.name, now.name);
         return Err(BenchError::folder(path, what));
     }
     let build = gpu::build(root, &env.settings)?;
     let now = Env::now(root, env.settings.clone(), gpus.clone(), build);
     if let Some(what) = env.differs(&now) {
-        return Err(BenchError::folder(path, format!("cannot be taken up by this build: {what}; begin a new run")));
+        return Err(BenchError::folder(
+            path,
+            format!("cannot be taken up by this build: {what}; begin a new run"),
+        ));
     }
     env.gpus = gpus;
     Ok((folder, done, env))
@@ -191,7 +206,8 @@ fn machines(args: &BenchArgs, settings: &Settings) -> Result<Vec<GpuRecord>, Ben
     let find = |ordinal: &u32| {
         all.iter().find(|gpu| gpu.ordinal == *ordinal).cloned().ok_or_else(|| {
             let there: Vec<String> = all.iter().map(|gpu| gpu.ordinal.to_string()).collect();
-            let what = format!("there is no GPU {ordinal} that our kernels run on; there are {}", there.join(", "));
+            let what =
+                format!("there is no GPU {ordinal} that our kernels run on; there are {}", there.join(", "));
             BenchError::Flag { flag: "--gpus", value: args.gpus.clone().unwrap_or_default(), what }
         })
     };
@@ -205,7 +221,10 @@ fn unused(results: &Path, env: &Env) -> PathBuf {
     let shard = env.settings.shard.map_or(String::new(), |s| format!("-{}of{}", s.k, s.n));
     let name = format!("{}-{}-{}{shard}", env.date(), gpu.join("-"), env.settings.topic);
     let numbered = (2..).map(|n| results.join(format!("{name}-{n}")));
-    std::iter::once(results.join(&name)).chain(numbered).find(|path| !path.exists()).expect("numbers do not end")
+    std::iter::once(results.join(&name))
+        .chain(numbered)
+        .find(|path| !path.exists())
+        .expect("numbers do not end")
 }
 
 /// A bar with ETA on a terminal, nothing elsewhere.

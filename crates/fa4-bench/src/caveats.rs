@@ -91,7 +91,9 @@ impl Caveat {
             Caveat::ShortKernel { .. } => "read the CUDA graph's figure; differences below 1 us mean nothing",
             Caveat::NotSustained => "raise --budget for the figure that long jobs see",
             Caveat::Sampled { .. } => "the gate judges every row of smaller cases of the same kernel",
-            Caveat::NoReference => "bring a reference that serves the row (`cargo xtask refs` says what is missing)",
+            Caveat::NoReference => {
+                "bring a reference that serves the row (`cargo xtask refs` says what is missing)"
+            }
             Caveat::FewCopies { .. } => "free GPU memory; part of the tensors may have been read from L2",
         }
     }

@@ -208,8 +208,10 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * day_of_year + 2) / 153;
-    let (day, month) =
-        (day_of_year - (153 * from_march + 2) / 5 + 1, if from_march < 10 { from_march + 3 } else { from_march - 9 });
+    let (day, month) = (
+        day_of_year - (153 * from_march + 2) / 5 + 1,
+        if from_march < 10 { from_march + 3 } else { from_march - 9 },
+    );
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 

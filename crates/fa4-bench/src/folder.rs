@@ -33,7 +33,10 @@ impl Folder {
     /// One that already holds a run, or that cannot be written.
     pub fn create(path: &Path, env: &Env, cases: &str) -> Result<Self, BenchError> {
         if path.join(RAW).exists() {
-            let what = format!("holds a run already; take it up with `--resume {}`, or name another --out", path.display());
+            let what = format!(
+                "holds a run already; take it up with `--resume {}`, or name another --out",
+                path.display()
+            );
             return Err(BenchError::folder(path, what));
         }
         fs::create_dir_all(path).map_err(BenchError::file(path))?;
@@ -59,7 +62,8 @@ impl Folder {
 
     fn lock(path: &Path) -> Result<Self, BenchError> {
         let file = path.join(RAW);
-        let raw = OpenOptions::new().create(true).append(true).open(&file).map_err(BenchError::file(&file))?;
+        let raw =
+            OpenOptions::new().create(true).append(true).open(&file).map_err(BenchError::file(&file))?;
         match raw.try_lock() {
             Ok(()) => Ok(Folder { path: path.into(), raw }),
             Err(fs::TryLockError::WouldBlock) => {
@@ -106,7 +110,8 @@ pub fn rows(path: &Path) -> Result<Vec<RunRow>, BenchError> {
 pub fn env(path: &Path) -> Result<Env, BenchError> {
     let file = path.join(ENV);
     let text = fs::read_to_string(&file).map_err(BenchError::file(&file))?;
-    serde_json::from_str(&text).map_err(|e| BenchError::folder(&file, format!("not the environment of a run: {e}")))
+    serde_json::from_str(&text)
+        .map_err(|e| BenchError::folder(&file, format!("not the environment of a run: {e}")))
 }
 
 /// A folder's planned rows.
@@ -212,8 +217,10 @@ mod tests {
             fs::write(&file, text).unwrap();
             parse(&file).unwrap_err().to_string()
         };
-        assert!(complain(format!("{line}{line}")).contains("line 2: row") );
+        assert!(complain(format!("{line}{line}")).contains("line 2: row"));
         assert!(complain(format!("nonsense\n{line}")).contains("line 1: not a row"));
-        assert!(complain(line.replace("\"schema\":1", "\"schema\":9")).contains("schema 9, this version reads 1"));
+        assert!(
+            complain(line.replace("\"schema\":1", "\"schema\":9")).contains("schema 9, this version reads 1")
+        );
     }
 }

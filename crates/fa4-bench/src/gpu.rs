@@ -43,7 +43,10 @@ pub fn machines() -> Result<Vec<GpuRecord>, DeviceError> {
     if ours.is_empty() {
         let names: Vec<_> = all.iter().map(|gpu| gpu.name.as_str()).collect();
         let archs = Arch::ALL.map(Arch::name).join(", ");
-        return Err(DeviceError::NoDevice(format!("kernels are compiled for {archs}; here is {}", names.join(", "))));
+        return Err(DeviceError::NoDevice(format!(
+            "kernels are compiled for {archs}; here is {}",
+            names.join(", ")
+        )));
     }
     Ok(ours)
 }
@@ -292,7 +295,9 @@ impl<'a> OwnKernel<'a> {
                 None => first = Some(output),
                 Some(known) if known.same_bits(&output) => {}
                 Some(_) => {
-                    let what = format!("copy {copy} of the tensors gave other bits than copy 0, on the same inputs: a race");
+                    let what = format!(
+                        "copy {copy} of the tensors gave other bits than copy 0, on the same inputs: a race"
+                    );
                     return Err(Failure::new(Status::Fail, what));
                 }
             }
@@ -315,8 +320,12 @@ impl<'a> OwnKernel<'a> {
         }
         let host_us = start.elapsed().as_secs_f64() * 1e6 / f64::from(groups * group);
         self.device.sync()?;
-        let us = marks.windows(2).map(|pair| Ok(f64::from(pair[1].ms_since(&pair[0])?) * 1e3 / f64::from(group)));
-        Ok(Lap { us: us.collect::<Result<_, DeviceError>>()?, host_us: (mode == Mode::Stream).then_some(host_us) })
+        let us =
+            marks.windows(2).map(|pair| Ok(f64::from(pair[1].ms_since(&pair[0])?) * 1e3 / f64::from(group)));
+        Ok(Lap {
+            us: us.collect::<Result<_, DeviceError>>()?,
+            host_us: (mode == Mode::Stream).then_some(host_us),
+        })
     }
 }
 
@@ -342,11 +351,19 @@ fn place(device: &mut CudaDevice, job: &Job<'_>, bytes: &Bytes) -> Result<Tensor
         }
         None => None,
     };
-    let at = |placed: &fa4_spec::qdist::Placed| TensorRef { buffer: buffers[placed.buffer], layout: placed.layout };
+    let at = |placed: &fa4_spec::qdist::Placed| TensorRef {
+        buffer: buffers[placed.buffer],
+        layout: placed.layout,
+    };
     Ok(Tensors { q: at(&inputs.q), k: at(&inputs.k), v: at(&inputs.v), o, lse: Some(lse), sinks })
 }
 
-fn download(device: &mut CudaDevice, p: &AttnProblem, o: &TensorRef, lse: &LseRef) -> Result<Output, DeviceError> {
+fn download(
+    device: &mut CudaDevice,
+    p: &AttnProblem,
+    o: &TensorRef,
+    lse: &LseRef,
+) -> Result<Output, DeviceError> {
     let shape = [p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v].map(|n| n as usize);
     let extent = o.layout.extent_bytes(p.q_dtype.bytes(), shape);
     let image = device.read(o.buffer, extent)?;

@@ -153,7 +153,9 @@ fn fill(
         let after = timed.failure.take().map_or(Ok(()), Err).and_then(|()| {
             let output = timed.contestant.leftover()?;
             let judged = truth.judge(&output);
-            judged.map(|_| ()).map_err(|what| Failure::new(Status::Fail, format!("after being timed: {what}")))
+            judged
+                .map(|_| ())
+                .map_err(|what| Failure::new(Status::Fail, format!("after being timed: {what}")))
         });
         if at == 0 {
             after?;

@@ -80,13 +80,8 @@ impl FromStr for MockSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut spec = MockSpec {
-            gpus: 1,
-            row: Duration::ZERO,
-            ours: 1.0,
-            references: Vec::new(),
-            faults: Vec::new(),
-        };
+        let mut spec =
+            MockSpec { gpus: 1, row: Duration::ZERO, ours: 1.0, references: Vec::new(), faults: Vec::new() };
         let number = |value: &str| value.parse::<f64>().map_err(|_| format!("`{value}` is not a number"));
         for pair in text.split(';').filter(|pair| !pair.trim().is_empty()) {
             let (key, value) = pair.trim().split_once('=').ok_or(format!("`{pair}` is not KEY=VALUE"))?;
@@ -177,7 +172,9 @@ impl Runner for MockRunner {
 
     fn route(&self, case: &Case) -> Result<String, Failure> {
         match self.spec.fault_of("ours", &case.id) {
-            Some(Fault::Unsupported) => Err(Failure::unsupported("the mock does not serve this row, on request")),
+            Some(Fault::Unsupported) => {
+                Err(Failure::unsupported("the mock does not serve this row, on request"))
+            }
             _ => Ok("mock_fwd".into()),
         }
     }
@@ -190,19 +187,25 @@ impl Runner for MockRunner {
         std::thread::sleep(self.spec.row);
         let (p, spec) = (&job.case.problem, &self.spec);
         let right = right(p, job.inputs);
-        let make = |id: &str, factor: f64| Box::new(Mock {
-            id: id.into(),
-            fault: spec.fault_of(id, &job.case.id),
-            us: factor * (3.0 + counts(p).flops / 1e6),
-            right: right.clone(),
-            timed: false,
-            count: id.bytes().chain(job.case.id.bytes()).map(u64::from).sum(),
-        }) as Box<dyn Contestant>;
+        let make = |id: &str, factor: f64| {
+            Box::new(Mock {
+                id: id.into(),
+                fault: spec.fault_of(id, &job.case.id),
+                us: factor * (3.0 + counts(p).flops / 1e6),
+                right: right.clone(),
+                timed: false,
+                count: id.bytes().chain(job.case.id.bytes()).map(u64::from).sum(),
+            }) as Box<dyn Contestant>
+        };
         let wanted = |id: &String| self.references.as_ref().is_none_or(|list| list.contains(id));
         let references = spec.references.iter().filter(|(id, _)| wanted(id)).map(|(id, factor)| {
             let entrant = match spec.fault_of(id, &job.case.id) {
-                Some(Fault::Unsupported) => Err(Failure::unsupported(format!("{id} does not take this, on request"))),
-                Some(Fault::Protocol) => Err(Failure::new(Status::Error, format!("{id} broke the protocol, on request"))),
+                Some(Fault::Unsupported) => {
+                    Err(Failure::unsupported(format!("{id} does not take this, on request")))
+                }
+                Some(Fault::Protocol) => {
+                    Err(Failure::new(Status::Error, format!("{id} broke the protocol, on request")))
+                }
                 _ => Ok(make(id, *factor)),
             };
             (id.clone(), entrant)
@@ -229,8 +232,7 @@ impl Runner for MockRunner {
 /// The oracle's answer, rounded.
 fn right(p: &AttnProblem, inputs: &Inputs) -> Output {
     let sinks: Option<Vec<f64>> = inputs.sinks.as_ref().map(|s| s.iter().map(|&x| f64::from(x)).collect());
-    let truth =
-        oracle::attention(p, &inputs.q.tensor, &inputs.k.tensor, &inputs.v.tensor, sinks.as_deref());
+    let truth = oracle::attention(p, &inputs.q.tensor, &inputs.k.tensor, &inputs.v.tensor, sinks.as_deref());
     Output {
         o: truth.o.iter().map(|&x| encode(p.q_dtype, x)).collect(),
         lse: truth.lse.iter().map(|&x| x as f32).collect(),
@@ -315,7 +317,8 @@ mod tests {
 
     #[test]
     fn specifications_say_what_is_wrong_with_them() {
-        let spec: MockSpec = "gpus=2; row_ms=5;refs=fa3:0.9,x;fault=wrong@q1_;fault=fa3:hang@.".parse().unwrap();
+        let spec: MockSpec =
+            "gpus=2; row_ms=5;refs=fa3:0.9,x;fault=wrong@q1_;fault=fa3:hang@.".parse().unwrap();
         assert_eq!((spec.gpus, spec.references.len()), (2, 2));
         assert_eq!(spec.fault_of("ours", "a_q1_b"), Some(Fault::Wrong));
         assert_eq!(spec.fault_of("ours", "a_q2_b"), None);

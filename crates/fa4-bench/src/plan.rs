@@ -95,7 +95,8 @@ pub fn cases_csv(files: &[PathBuf], filter: Option<&Regex>) -> Result<String, Be
                 continue;
             }
             if !ids.insert(id.to_string()) {
-                let what = format!("id `{id}` stands in another of the files, too; ids must be unique in a run");
+                let what =
+                    format!("id `{id}` stands in another of the files, too; ids must be unique in a run");
                 return Err(BenchError::Csv { path: path.clone(), what });
             }
             writer.write_record(&record).map_err(|e| broken(path, e))?;
@@ -104,7 +105,8 @@ pub fn cases_csv(files: &[PathBuf], filter: Option<&Regex>) -> Result<String, Be
     if ids.is_empty() {
         return Err(BenchError::Nothing);
     }
-    let bytes = writer.into_inner().map_err(|e| BenchError::Csv { path: "cases.csv".into(), what: e.to_string() })?;
+    let bytes =
+        writer.into_inner().map_err(|e| BenchError::Csv { path: "cases.csv".into(), what: e.to_string() })?;
     Ok(String::from_utf8(bytes).expect("CSV made from text is text"))
 }
 

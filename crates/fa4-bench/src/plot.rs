@@ -34,7 +34,8 @@ pub fn all(rows: &[RunRow]) -> Vec<(String, String)> {
         return Vec::new();
     }
     let ids = reference_ids(rows);
-    let mut plots = vec![("rate.svg".to_string(), rates(&timed, &ids)), ("roofline.svg".into(), roofline(&timed))];
+    let mut plots =
+        vec![("rate.svg".to_string(), rates(&timed, &ids)), ("roofline.svg".into(), roofline(&timed))];
     if timed.iter().any(|row| row.verdict.as_ref().is_some_and(|v| v.ratio.is_some())) {
         plots.insert(1, ("ratio.svg".into(), ratios(&timed)));
     }
@@ -65,7 +66,8 @@ impl Axis {
         }
         let rough = (self.to - self.from) / 5.0;
         let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough).unwrap_or(rough);
+        let step =
+            [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough).unwrap_or(rough);
         let first = (self.from / step).ceil() as i64;
         (first..).map(|n| n as f64 * step).take_while(|x| *x <= self.to * 1.0001).collect()
     }
@@ -105,18 +107,36 @@ fn dot(at: (f64, f64), colour: &str, title: &str) -> Circle {
 }
 
 /// A panel's frame with its numbers at (x, y), and its axes.
-fn frame(doc: Document, (x, y): (f64, f64), title: &str, across: (f64, f64, bool), up: (f64, f64, bool)) -> (Document, Axis, Axis) {
+fn frame(
+    doc: Document,
+    (x, y): (f64, f64),
+    title: &str,
+    across: (f64, f64, bool),
+    up: (f64, f64, bool),
+) -> (Document, Axis, Axis) {
     let (x0, x1, y0, y1) = (x + LEFT, x + PANEL.0 - RIGHT, y + PANEL.1 - BOTTOM, y + TOP);
     let horizontal = Axis { from: across.0, to: across.1, log: across.2, pixels: (x0, x1) };
     let vertical = Axis { from: up.0, to: up.1, log: up.2, pixels: (y0, y1) };
     let mut doc = doc.add(text((x0 + x1) / 2.0, y + 16.0, 12.0, "middle", title));
     for tick in vertical.ticks() {
         let at = vertical.at(tick);
-        doc = doc.add(line((x0, at), (x1, at), FAINT, 1.0)).add(text(x0 - 5.0, at + 3.0, 9.0, "end", &number(tick)));
+        doc = doc.add(line((x0, at), (x1, at), FAINT, 1.0)).add(text(
+            x0 - 5.0,
+            at + 3.0,
+            9.0,
+            "end",
+            &number(tick),
+        ));
     }
     for tick in horizontal.ticks() {
         let at = horizontal.at(tick);
-        doc = doc.add(line((at, y0), (at, y0 + 3.0), INK, 1.0)).add(text(at, y0 + 13.0, 9.0, "middle", &number(tick)));
+        doc = doc.add(line((at, y0), (at, y0 + 3.0), INK, 1.0)).add(text(
+            at,
+            y0 + 13.0,
+            9.0,
+            "middle",
+            &number(tick),
+        ));
     }
     (doc.add(line((x0, y0), (x1, y0), INK, 1.0)), horizontal, vertical)
 }
@@ -134,7 +154,13 @@ fn canvas(columns: usize, panels: usize, legend: f64) -> Document {
 fn legend(mut doc: Document, names: &[&str], y: f64) -> Document {
     let mut x = LEFT;
     for (at, name) in names.iter().enumerate() {
-        doc = doc.add(dot((x, y - 3.0), COLOURS[at % COLOURS.len()], name)).add(text(x + 7.0, y, 10.0, "start", name));
+        doc = doc.add(dot((x, y - 3.0), COLOURS[at % COLOURS.len()], name)).add(text(
+            x + 7.0,
+            y,
+            10.0,
+            "start",
+            name,
+        ));
         x += 26.0 + 6.2 * name.len() as f64;
     }
     doc
@@ -190,10 +216,15 @@ fn rates(rows: &[&RunRow], ids: &[&str]) -> String {
                 .iter()
                 .map(|(length, ys)| format!("{:.1},{:.1}", x.at(*length as f64), y.at(geomean(ys))))
                 .collect();
-            let curve = Polyline::new().set("points", path.join(" ")).set("fill", "none").set("stroke", colour);
+            let curve =
+                Polyline::new().set("points", path.join(" ")).set("fill", "none").set("stroke", colour);
             doc = doc.add(curve.set("stroke-width", if which == 0 { 2.0 } else { 1.2 }));
             for (px, py, case) in points {
-                doc = doc.add(dot((x.at(*px), y.at(*py)), colour, &format!("{} {case}: {py:.0} {unit}", names[which])));
+                doc = doc.add(dot(
+                    (x.at(*px), y.at(*py)),
+                    colour,
+                    &format!("{} {case}: {py:.0} {unit}", names[which]),
+                ));
             }
         }
     }
@@ -215,16 +246,28 @@ fn ratios(rows: &[&RunRow]) -> String {
     let least = points.iter().map(|p| p.2).fold(0.95, f64::min);
     let most = points.iter().map(|p| p.2).fold(1.05, f64::max);
     let title = "fastest right reference's time over ours (above 1: ahead), by seqlen_k";
-    let (mut doc, x, y) =
-        frame(canvas(1, 1, 18.0 * names.len() as f64 + 10.0), (0.0, 0.0), title, lengths(rows.iter()), (least * 0.98, most * 1.02, false));
+    let (mut doc, x, y) = frame(
+        canvas(1, 1, 18.0 * names.len() as f64 + 10.0),
+        (0.0, 0.0),
+        title,
+        lengths(rows.iter()),
+        (least * 0.98, most * 1.02, false),
+    );
     doc = doc.add(line((x.pixels.0, y.at(1.0)), (x.pixels.1, y.at(1.0)), INK, 1.5));
     for (name, px, py, case) in &points {
         let which = names.iter().position(|n| n == name).unwrap_or_default();
-        doc = doc.add(dot((x.at(*px), y.at(*py)), COLOURS[which % COLOURS.len()], &format!("{case}: {py:.3}")));
+        doc =
+            doc.add(dot((x.at(*px), y.at(*py)), COLOURS[which % COLOURS.len()], &format!("{case}: {py:.3}")));
     }
     for (at, name) in names.iter().enumerate() {
         let below = PANEL.1 + 14.0 + 18.0 * at as f64;
-        doc = doc.add(dot((LEFT, below - 3.0), COLOURS[at % COLOURS.len()], name)).add(text(LEFT + 8.0, below, 10.0, "start", name));
+        doc = doc.add(dot((LEFT, below - 3.0), COLOURS[at % COLOURS.len()], name)).add(text(
+            LEFT + 8.0,
+            below,
+            10.0,
+            "start",
+            name,
+        ));
     }
     doc.to_string()
 }
@@ -246,10 +289,13 @@ fn roofline(rows: &[&RunRow]) -> String {
         (low, high) = (low.min(y / 1.5), high.max(y * 1.5));
     }
     let title = match roof {
-        Some((_, tflops, tbps)) => format!("TFLOP/s by FLOPs per byte; {gpu}: {tflops:.0} TFLOP/s, {tbps} TB/s (data sheet)"),
+        Some((_, tflops, tbps)) => {
+            format!("TFLOP/s by FLOPs per byte; {gpu}: {tflops:.0} TFLOP/s, {tbps} TB/s (data sheet)")
+        }
         None => format!("TFLOP/s by FLOPs per byte; {gpu}: no data sheet known"),
     };
-    let (mut doc, x, y) = frame(canvas(1, 1, 6.0), (0.0, 0.0), &title, (left, right, true), (low, high, true));
+    let (mut doc, x, y) =
+        frame(canvas(1, 1, 6.0), (0.0, 0.0), &title, (left, right, true), (low, high, true));
     if let Some((_, tflops, tbps)) = roof {
         let ridge = tflops / tbps;
         let start = left.max(low / tbps);
@@ -257,10 +303,20 @@ fn roofline(rows: &[&RunRow]) -> String {
             .iter()
             .map(|(px, py)| format!("{:.1},{:.1}", x.at(*px), y.at(*py)))
             .collect();
-        doc = doc.add(Polyline::new().set("points", roof.join(" ")).set("fill", "none").set("stroke", INK).set("stroke-width", 1.5));
+        doc = doc.add(
+            Polyline::new()
+                .set("points", roof.join(" "))
+                .set("fill", "none")
+                .set("stroke", INK)
+                .set("stroke-width", 1.5),
+        );
     }
     for (px, py, case) in &points {
-        doc = doc.add(dot((x.at(*px), y.at(*py)), COLOURS[0], &format!("{case}: {py:.0} TFLOP/s at {px:.0} FLOP/B")));
+        doc = doc.add(dot(
+            (x.at(*px), y.at(*py)),
+            COLOURS[0],
+            &format!("{case}: {py:.0} TFLOP/s at {px:.0} FLOP/B"),
+        ));
     }
     doc.to_string()
 }

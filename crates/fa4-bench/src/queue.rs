@@ -60,7 +60,11 @@ impl Work<'_> {
 }
 
 /// Runs everything; `hear` gets the news, on this thread.
-pub fn run(work: &Work<'_>, configs: &[Config], mut hear: impl FnMut(News) -> Result<(), BenchError>) -> Result<(), BenchError> {
+pub fn run(
+    work: &Work<'_>,
+    configs: &[Config],
+    mut hear: impl FnMut(News) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
     let mut result = Ok(());
     std::thread::scope(|scope| {
         let (tell, news) = mpsc::channel();
@@ -87,7 +91,8 @@ fn serve(work: &Work<'_>, config: &Config, tell: &Sender<News>) {
         let row = &work.rows[index];
         let begun = Instant::now();
         if worker.is_none() {
-            let started = Worker::start(work, config, |what| drop(tell.send(News::Doing(config.ordinal, what))));
+            let started =
+                Worker::start(work, config, |what| drop(tell.send(News::Doing(config.ordinal, what))));
             match started {
                 Ok(started) => worker = Some(started),
                 Err(error) => {
@@ -98,7 +103,8 @@ fn serve(work: &Work<'_>, config: &Config, tell: &Sender<News>) {
             }
         }
         let Some(at_work) = worker.as_mut() else { return };
-        let doing = |what: String| drop(tell.send(News::Doing(config.ordinal, format!("{}: {what}", row.id))));
+        let doing =
+            |what: String| drop(tell.send(News::Doing(config.ordinal, format!("{}: {what}", row.id))));
         let finished = at_work.run(index, work.limit, doing);
         let result = match finished {
             Ok(result) => *result,
@@ -147,7 +153,10 @@ impl End {
     fn words(&self, limit: Duration) -> (Status, String) {
         match self {
             End::Hung => {
-                let what = format!("no result within {:.0} s (--timeout); the worker was killed", limit.as_secs_f64());
+                let what = format!(
+                    "no result within {:.0} s (--timeout); the worker was killed",
+                    limit.as_secs_f64()
+                );
                 (Status::Timeout, what)
             }
             End::Died(status) => {
@@ -158,7 +167,9 @@ impl End {
                 });
                 (Status::Error, format!("the worker {how}"))
             }
-            End::Nonsense(what) => (Status::Error, format!("the worker said something odd ({what}) and was killed")),
+            End::Nonsense(what) => {
+                (Status::Error, format!("the worker said something odd ({what}) and was killed"))
+            }
             End::Unfit(what, _) => (Status::Error, what.clone()),
         }
     }
@@ -183,13 +194,15 @@ impl Worker {
             // A group of its own: Ctrl-C reaches the parent only, and a kill reaches the worker's children, too.
             .process_group(0)
             .spawn();
-        let mut child = spawned.map_err(|e| unfit(format!("cannot start a worker: {e}"), exit::ENVIRONMENT))?;
+        let mut child =
+            spawned.map_err(|e| unfit(format!("cannot start a worker: {e}"), exit::ENVIRONMENT))?;
         let (stdin, stdout, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (tell, words) = mpsc::channel();
         std::thread::spawn(move || {
             for line in stdout.into_iter().flat_map(|out| BufReader::new(out).lines()) {
                 let word = line.map_err(|e| e.to_string()).and_then(|line| {
-                    serde_json::from_str(&line).map_err(|e| format!("{e} in `{}`", line.chars().take(200).collect::<String>()))
+                    serde_json::from_str(&line)
+                        .map_err(|e| format!("{e} in `{}`", line.chars().take(200).collect::<String>()))
                 });
                 if tell.send(word).is_err() {
                     break;

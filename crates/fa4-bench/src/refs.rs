@@ -10,8 +10,8 @@ use fa4_refs::bridge::SharedBridge;
 use fa4_refs::catalog::CATALOG;
 use fa4_refs::reference::{Prepared, Versions};
 use fa4_refs::{
-    Bridge, BridgedReference, Deadlines, InputFiles, Launch, RefError, Reference, Status as RefStatus, TimeMode,
-    TimeRequest,
+    Bridge, BridgedReference, Deadlines, InputFiles, Launch, RefError, Reference, Status as RefStatus,
+    TimeMode, TimeRequest,
 };
 use tabled::builder::Builder;
 use tabled::settings::Style;
@@ -31,9 +31,16 @@ const MOST_BYTES: u64 = 24 << 30;
 const ADAPTERS: &str = "crates/fa4-refs/py/serve.py";
 
 /// What is started to ask references.
-fn launch(root: &Path, python: &Path, program: Option<&str>, device: Option<String>, scratch: &Path) -> Launch {
+fn launch(
+    root: &Path,
+    python: &Path,
+    program: Option<&str>,
+    device: Option<String>,
+    scratch: &Path,
+) -> Launch {
     let script = root.join(ADAPTERS);
-    let mut words = program.map(|p| p.split_whitespace().map(String::from).collect::<Vec<_>>()).unwrap_or_default();
+    let mut words =
+        program.map(|p| p.split_whitespace().map(String::from).collect::<Vec<_>>()).unwrap_or_default();
     let (program, args) = match words.is_empty() {
         true => (python.to_path_buf(), vec!["-B".into(), script.into()]),
         false => (PathBuf::from(words.remove(0)), words.into_iter().map(Into::into).collect()),
@@ -67,10 +74,7 @@ impl RefField {
     }
 
     /// Every reference, ready for `job` or with the reason why not.
-    pub fn ready<'a>(
-        &mut self,
-        job: &Job<'_>,
-    ) -> Vec<(String, Result<Box<dyn Contestant + 'a>, Failure>)> {
+    pub fn ready<'a>(&mut self, job: &Job<'_>) -> Vec<(String, Result<Box<dyn Contestant + 'a>, Failure>)> {
         if self.names.is_empty() {
             return Vec::new();
         }
@@ -234,8 +238,8 @@ pub fn list(args: &RefsArgs) -> Result<u8, BenchError> {
     let root = args.root.clone().unwrap_or_else(workspace);
     let launch = launch(&root, &args.refs_python, args.refs_program.as_deref(), None, &std::env::temp_dir());
     let scratch = launch.scratch.clone();
-    let bridge = Bridge::new(launch, Deadlines::default())
-        .map_err(|e| BenchError::folder(scratch, e.to_string()))?;
+    let bridge =
+        Bridge::new(launch, Deadlines::default()).map_err(|e| BenchError::folder(scratch, e.to_string()))?;
     let mut builder = Builder::default();
     builder.push_record(["reference", "here", "calls"]);
     let mut here = 0;
@@ -243,7 +247,11 @@ pub fn list(args: &RefsArgs) -> Result<u8, BenchError> {
         let said = match BridgedReference::new(entry.id, &bridge).versions() {
             Ok(versions) => {
                 here += 1;
-                versions.iter().map(|(name, version)| format!("{name} {version}")).collect::<Vec<_>>().join(", ")
+                versions
+                    .iter()
+                    .map(|(name, version)| format!("{name} {version}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             }
             Err(error) => {
                 let reason = error.to_string();
@@ -253,6 +261,9 @@ pub fn list(args: &RefsArgs) -> Result<u8, BenchError> {
         builder.push_record([entry.id, &said, entry.calls]);
     }
     println!("{}", builder.build().with(Style::sharp()));
-    println!("{here} of {} references are here; `--refs-python PYTHON` names another interpreter", CATALOG.len());
+    println!(
+        "{here} of {} references are here; `--refs-python PYTHON` names another interpreter",
+        CATALOG.len()
+    );
     Ok(if here > 0 { exit::OK } else { exit::ENVIRONMENT })
 }

@@ -109,7 +109,8 @@ pub fn table(rows: &[RunRow]) -> String {
 }
 
 /// How FLOPs are counted, in a line.
-pub const FLOP_RULE: &str = "2·(head_dim_qk + head_dim_v) for each (query, key) pair that the mask leaves, counted exactly";
+pub const FLOP_RULE: &str =
+    "2·(head_dim_qk + head_dim_v) for each (query, key) pair that the mask leaves, counted exactly";
 
 /// One line: counts by status and by class, geometric mean of the ratios.
 pub fn summary(rows: &[RunRow]) -> String {

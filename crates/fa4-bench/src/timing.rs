@@ -281,7 +281,10 @@ mod tests {
         b.fails_at = Some(4);
         let mut field = [Timed::new(&mut a), Timed::new(&mut b)];
         time_all(&mut field, &effort(10.0), &Telemetry::none());
-        assert!(field[0].timing.burst.is_some() && field[1].timing == Timing { host_us: Some(2.0), ..Timing::default() });
+        assert!(
+            field[0].timing.burst.is_some()
+                && field[1].timing == Timing { host_us: Some(2.0), ..Timing::default() }
+        );
         assert_eq!(field[1].failure.as_ref().unwrap().reason, "gone");
     }
 

@@ -32,14 +32,8 @@ pub enum Class {
 
 impl Class {
     /// Every class, in the order of summaries.
-    pub const ALL: [Class; 6] = [
-        Class::Ahead,
-        Class::Level,
-        Class::LaunchBound,
-        Class::WrongRoute,
-        Class::KernelGap,
-        Class::Alone,
-    ];
+    pub const ALL: [Class; 6] =
+        [Class::Ahead, Class::Level, Class::LaunchBound, Class::WrongRoute, Class::KernelGap, Class::Alone];
 
     /// Words for tables.
     pub const fn words(self) -> &'static str {
@@ -118,11 +112,17 @@ fn behind(
     noise: f64,
 ) -> (Class, String) {
     if let Some((id, figure)) = other.filter(|(_, figure)| figure.us < burst.us * (1.0 - noise)) {
-        return (Class::WrongRoute, format!("our {id} takes {:.1} us, the routed one {:.1}", figure.us, burst.us));
+        return (
+            Class::WrongRoute,
+            format!("our {id} takes {:.1} us, the routed one {:.1}", figure.us, burst.us),
+        );
     }
     let gap = ours.graph.as_ref().filter(|graph| burst.us > graph.us * GAP);
     if let Some(graph) = gap.filter(|graph| graph.us <= reference.us * (1.0 + noise)) {
-        let why = format!("{:.1} us a launch, {:.1} replayed from a graph: the rest is launching", burst.us, graph.us);
+        let why = format!(
+            "{:.1} us a launch, {:.1} replayed from a graph: the rest is launching",
+            burst.us, graph.us
+        );
         return (Class::LaunchBound, why);
     }
     if let Some(host) = ours.host_us.filter(|host| *host >= HOST_SHARE * burst.us) {

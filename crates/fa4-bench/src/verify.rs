@@ -74,7 +74,8 @@ impl Truth {
             Some(rows) => {
                 self.finite(output)?;
                 let (o, lse) = self.gather(output, rows);
-                let one_head = AttnProblem { batch: 1, seqlen_q: rows.len() as u64, num_heads_q: 1, ..p.clone() };
+                let one_head =
+                    AttnProblem { batch: 1, seqlen_q: rows.len() as u64, num_heads_q: 1, ..p.clone() };
                 (one_head, o, lse)
             }
         };
@@ -82,8 +83,8 @@ impl Truth {
             true => lse,
             false => self.reference.lse.iter().map(|x| *x as f32).collect(),
         };
-        let judgement = judge(&problem, &self.bounds, &self.reference, &o, &lse).map_err(|wrong| {
-            match &self.sampled {
+        let judgement = judge(&problem, &self.bounds, &self.reference, &o, &lse).map_err(
+            |wrong| match &self.sampled {
                 None => wrong.to_string(),
                 Some(rows) => format!(
                     "{wrong} (`query` counts the {} sampled rows, from (batch, token, head) {:?} to {:?})",
@@ -91,8 +92,8 @@ impl Truth {
                     rows[0],
                     rows[rows.len() - 1]
                 ),
-            }
-        })?;
+            },
+        )?;
         Ok(Judged {
             o_ratio: judgement.o.ratio,
             lse_ratio: with_lse.then_some(judgement.lse.ratio),

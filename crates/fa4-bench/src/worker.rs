@@ -75,7 +75,9 @@ pub fn work() -> u8 {
     let config: Config = match serde_json::from_str(&first) {
         Ok(config) => config,
         Err(e) => {
-            eprintln!("error: `fa4-bench worker` is started by `fa4-bench bench`, which tells it what to do ({e})");
+            eprintln!(
+                "error: `fa4-bench worker` is started by `fa4-bench bench`, which tells it what to do ({e})"
+            );
             return exit::USAGE;
         }
     };

@@ -146,5 +146,13 @@ pub fn attention_rows(
         [0, 1, 2, 3].map(|i| results.iter().flat_map(|(_, r)| r.sums[i].iter().copied()).collect());
     let lse = results.iter().map(|(_, r)| r.lse).collect();
     let max_dot = results.iter().map(|(_, r)| r.max_dot).fold(0.0, f64::max);
-    Reference { o, lse, weighted_abs, weighted_norm, abs_over_l0, max_q_max_k: q.max_abs() * k.max_abs(), max_dot }
+    Reference {
+        o,
+        lse,
+        weighted_abs,
+        weighted_norm,
+        abs_over_l0,
+        max_q_max_k: q.max_abs() * k.max_abs(),
+        max_dot,
+    }
 }

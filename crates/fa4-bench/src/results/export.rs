@@ -1,5 +1,7 @@
 //! x
-use std::path::Path;
 use crate::error::BenchError;
+use std::path::Path;
 /// x
-pub fn flashinfer(_folder: &Path, _out: &Path) -> Result<String, BenchError> { Ok(String::new()) }
+pub fn flashinfer(_folder: &Path, _out: &Path) -> Result<String, BenchError> {
+    Ok(String::new())
+}

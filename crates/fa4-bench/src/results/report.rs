@@ -42,9 +42,11 @@ pub fn write(folder: &Path) -> Result<(), BenchError> {
 pub fn into(folder: &Path, file: &Path) -> Result<(), BenchError> {
     let (env, rows) = (folder::env(folder)?, folder::rows(folder)?);
     let text = std::fs::read_to_string(file).map_err(BenchError::file(file))?;
-    let parts = text.split_once(MARKERS.0).and_then(|(head, rest)| Some((head, rest.split_once(MARKERS.1)?.1)));
+    let parts =
+        text.split_once(MARKERS.0).and_then(|(head, rest)| Some((head, rest.split_once(MARKERS.1)?.1)));
     let Some((head, tail)) = parts else {
-        let what = format!("has no lines `{}` and `{}` to put the table between", MARKERS.0.trim(), MARKERS.1);
+        let what =
+            format!("has no lines `{}` and `{}` to put the table between", MARKERS.0.trim(), MARKERS.1);
         return Err(BenchError::folder(file, what));
     };
     let name = folder.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
@@ -73,7 +75,14 @@ fn readme(env: &Env, rows: &[RunRow], planned: usize, plots: &[&str]) -> String 
         .iter()
         .map(|gpu| {
             let power = gpu.power_limit_w.map_or(String::new(), |w| format!(", power limit {w:.0} W"));
-            format!("{}, {} SMs, L2 {} MiB, at most {} MHz{power}, driver {}", gpu.name, gpu.sms, gpu.l2_bytes >> 20, gpu.max_clock_mhz, gpu.driver)
+            format!(
+                "{}, {} SMs, L2 {} MiB, at most {} MHz{power}, driver {}",
+                gpu.name,
+                gpu.sms,
+                gpu.l2_bytes >> 20,
+                gpu.max_clock_mhz,
+                gpu.driver
+            )
         })
         .collect();
     let s = &env.settings;
@@ -89,10 +98,14 @@ fn readme(env: &Env, rows: &[RunRow], planned: usize, plots: &[&str]) -> String 
         line(&id, versions);
     }
     line("inputs", format!("as each row's qdist says, seed {}; the same bytes for everybody", s.seed));
-    line("timing", format!(
-        "burst: medians of rounds of 10 ms after rests of 10 ms, contestants in turn; sustained: second half of 1.5 s back \
-         to back; device events; tensors rotated over 3 × L2; budget {} s a row", s.budget_s
-    ));
+    line(
+        "timing",
+        format!(
+            "burst: medians of rounds of 10 ms after rests of 10 ms, contestants in turn; sustained: second half of 1.5 s back \
+         to back; device events; tensors rotated over 3 × L2; budget {} s a row",
+            s.budget_s
+        ),
+    );
     line("judged", "every contestant's O (and LSE where given) against the f64 oracle before and after being timed; a wrong one has no times".into());
     line("FLOPs", format!("{FLOP_RULE}; bytes: q, k, v, O, LSE once each"));
     let _ = writeln!(text, "\n    {}\n", shown(&env.command));
@@ -112,7 +125,9 @@ fn shown(command: &[String]) -> String {
     let word = |word: &String| {
         let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c));
         let word = match Path::new(word).is_absolute() {
-            true => Path::new(word).file_name().map_or_else(String::new, |n| format!("…/{}", n.to_string_lossy())),
+            true => {
+                Path::new(word).file_name().map_or_else(String::new, |n| format!("…/{}", n.to_string_lossy()))
+            }
             false => word.clone(),
         };
         if plain && !word.is_empty() { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
@@ -134,7 +149,11 @@ fn reference_versions(rows: &[RunRow]) -> Vec<(String, String)> {
 /// Phase, head dims, dtype, mask: rows that belong on one line or curve.
 pub fn group(row: &RunRow) -> String {
     let p = &row.problem;
-    let dims = if p.head_dim_qk == p.head_dim_v { format!("hd{}", p.head_dim_qk) } else { format!("hd{}/{}", p.head_dim_qk, p.head_dim_v) };
+    let dims = if p.head_dim_qk == p.head_dim_v {
+        format!("hd{}", p.head_dim_qk)
+    } else {
+        format!("hd{}/{}", p.head_dim_qk, p.head_dim_v)
+    };
     let mut text = format!("{} {dims} {} {}", row.phase, p.q_dtype, p.mask.kind_word(p.seqlen_q, p.seqlen_k));
     if p.sink {
         text.push_str(" sink");
@@ -176,8 +195,11 @@ fn groups_md(rows: &[RunRow]) -> String {
     for (name, rows) in by_group(rows) {
         let ratios: Vec<f64> = rows.iter().filter_map(|r| r.verdict.as_ref()?.ratio).collect();
         let sustained: Vec<f64> = rows.iter().filter_map(|r| r.verdict.as_ref()?.sustained_ratio).collect();
-        let mean = |values: &[f64]| if values.is_empty() { "–".into() } else { format!("{:.3}", geomean(values)) };
-        let edge = |fold: fn(f64, f64) -> f64| ratios.iter().copied().reduce(fold).map_or("–".into(), |x| format!("{x:.3}"));
+        let mean =
+            |values: &[f64]| if values.is_empty() { "–".into() } else { format!("{:.3}", geomean(values)) };
+        let edge = |fold: fn(f64, f64) -> f64| {
+            ratios.iter().copied().reduce(fold).map_or("–".into(), |x| format!("{x:.3}"))
+        };
         let count = |classes: &[Class]| {
             rows.iter().filter(|r| r.verdict.as_ref().is_some_and(|v| classes.contains(&v.class))).count()
         };
@@ -211,7 +233,9 @@ fn best_rate(rows: &[&RunRow]) -> String {
 
 fn rows_md(rows: &[RunRow]) -> String {
     let ids = reference_ids(rows);
-    let mut text = String::from("TFLOP/s (GB/s where memory is the limit), burst; in brackets sustained.\n\n| row | ours |");
+    let mut text = String::from(
+        "TFLOP/s (GB/s where memory is the limit), burst; in brackets sustained.\n\n| row | ours |",
+    );
     for id in &ids {
         let _ = write!(text, " {id} |");
     }
@@ -221,7 +245,9 @@ fn rows_md(rows: &[RunRow]) -> String {
     for row in rows {
         let (Some(counts), Some(ours)) = (row.counts, &row.ours) else { continue };
         let rate = |figure: &Option<Figure>| {
-            figure.as_ref().map(|f| if is_memory_bound(row) { counts.gbps(f.us) } else { counts.tflops(f.us) })
+            figure
+                .as_ref()
+                .map(|f| if is_memory_bound(row) { counts.gbps(f.us) } else { counts.tflops(f.us) })
         };
         let cell = |timing: &crate::record::Timing| {
             let burst = rate(&timing.burst).map_or("–".into(), |x| format!("{x:.0}"));
@@ -246,7 +272,9 @@ fn rows_md(rows: &[RunRow]) -> String {
     let left: Vec<&RunRow> = rows.iter().filter(|row| row.ours.is_none()).collect();
     if !left.is_empty() {
         text.push_str("\nNot timed:\n\n");
-        for (reason, cases) in by_reason(left.iter().map(|r| (r.status, r.reason.as_deref().unwrap_or(""), r.case.as_str()))) {
+        for (reason, cases) in
+            by_reason(left.iter().map(|r| (r.status, r.reason.as_deref().unwrap_or(""), r.case.as_str())))
+        {
             let _ = writeln!(text, "- {reason}: {} rows ({})", cases.len(), abridged(&cases));
         }
     }
@@ -280,12 +308,24 @@ fn summary_md(rows: &[RunRow]) -> String {
     for row in worst {
         let Some(verdict) = &row.verdict else { continue };
         let against = verdict.against.as_deref().unwrap_or_default();
-        let _ = writeln!(text, "- {} {:.3} against {against}: {}, {}", row.case, ratio(row), verdict.class.words(), verdict.why);
+        let _ = writeln!(
+            text,
+            "- {} {:.3} against {against}: {}, {}",
+            row.case,
+            ratio(row),
+            verdict.class.words(),
+            verdict.why
+        );
     }
     let failed = rows.iter().flat_map(|row| {
-        let own = row.status.is_wrong().then_some((row.status, row.reason.as_deref().unwrap_or(""), row.case.as_str()));
+        let own = row.status.is_wrong().then_some((
+            row.status,
+            row.reason.as_deref().unwrap_or(""),
+            row.case.as_str(),
+        ));
         let others = row.references.iter().chain(&row.others).filter(|e| e.status.is_wrong());
-        own.into_iter().chain(others.map(|e| (e.status, e.reason.as_deref().unwrap_or(""), row.case.as_str())))
+        own.into_iter()
+            .chain(others.map(|e| (e.status, e.reason.as_deref().unwrap_or(""), row.case.as_str())))
     });
     let failed = by_reason(failed);
     if !failed.is_empty() {
@@ -328,15 +368,46 @@ fn rows_csv(rows: &[RunRow]) -> String {
     let ids = reference_ids(rows);
     let mut writer = csv::Writer::from_writer(Vec::new());
     let fixed = [
-        "case", "set", "family", "phase", "status", "kernel", "b", "sq", "sk", "hq", "hkv", "d", "dv", "mask", "dtype",
-        "flops", "flops_convention", "bytes", "o_ratio", "lse_ratio", "us", "us_p10", "us_p90", "tflops", "gbps",
-        "clock_mhz", "power_w", "sustained_us", "sustained_clock_mhz", "sustained_power_w", "graph_us", "host_us",
+        "case",
+        "set",
+        "family",
+        "phase",
+        "status",
+        "kernel",
+        "b",
+        "sq",
+        "sk",
+        "hq",
+        "hkv",
+        "d",
+        "dv",
+        "mask",
+        "dtype",
+        "flops",
+        "flops_convention",
+        "bytes",
+        "o_ratio",
+        "lse_ratio",
+        "us",
+        "us_p10",
+        "us_p90",
+        "tflops",
+        "gbps",
+        "clock_mhz",
+        "power_w",
+        "sustained_us",
+        "sustained_clock_mhz",
+        "sustained_power_w",
+        "graph_us",
+        "host_us",
     ];
     let mut header: Vec<String> = fixed.map(String::from).to_vec();
     for id in &ids {
         header.extend(["status", "us", "sustained_us", "graph_us"].map(|column| format!("{id}_{column}")));
     }
-    header.extend(["ratio", "noise", "against", "sustained_ratio", "class", "caveats", "reason"].map(String::from));
+    header.extend(
+        ["ratio", "noise", "against", "sustained_ratio", "class", "caveats", "reason"].map(String::from),
+    );
     let text = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x}"));
     let us = |figure: Option<&Figure>| text(figure.map(|f| f.us));
     let _ = writer.write_record(&header);
@@ -347,17 +418,38 @@ fn rows_csv(rows: &[RunRow]) -> String {
         let counted = |f: fn(&Counts) -> f64| text(row.counts.as_ref().map(f));
         let rate = |f: fn(&Counts, f64) -> f64| text(row.counts.as_ref().zip(burst).map(|(c, b)| f(c, b.us)));
         let mut record: Vec<String> = vec![
-            row.case.clone(), row.set.clone(), row.family.clone(), row.phase.clone(), row.status.name().into(),
-            row.kernel.clone().unwrap_or_default(), p.batch.to_string(), p.seqlen_q.to_string(), p.seqlen_k.to_string(),
-            p.num_heads_q.to_string(), p.num_heads_kv.to_string(), p.head_dim_qk.to_string(), p.head_dim_v.to_string(),
-            p.mask.to_string(), p.q_dtype.to_string(),
-            counted(|c| c.flops), counted(|c| c.flops_convention), counted(|c| c.bytes as f64),
-            text(row.judged.map(|j| j.o_ratio)), text(row.judged.and_then(|j| j.lse_ratio)),
-            us(burst), text(burst.map(|f| f.us_p10)), text(burst.map(|f| f.us_p90)),
-            rate(Counts::tflops), rate(Counts::gbps),
-            text(burst.and_then(Figure::clock_mhz)), text(burst.and_then(Figure::power_w)),
-            us(sustained), text(sustained.and_then(Figure::clock_mhz)), text(sustained.and_then(Figure::power_w)),
-            us(timing.graph.as_ref()), text(timing.host_us),
+            row.case.clone(),
+            row.set.clone(),
+            row.family.clone(),
+            row.phase.clone(),
+            row.status.name().into(),
+            row.kernel.clone().unwrap_or_default(),
+            p.batch.to_string(),
+            p.seqlen_q.to_string(),
+            p.seqlen_k.to_string(),
+            p.num_heads_q.to_string(),
+            p.num_heads_kv.to_string(),
+            p.head_dim_qk.to_string(),
+            p.head_dim_v.to_string(),
+            p.mask.to_string(),
+            p.q_dtype.to_string(),
+            counted(|c| c.flops),
+            counted(|c| c.flops_convention),
+            counted(|c| c.bytes as f64),
+            text(row.judged.map(|j| j.o_ratio)),
+            text(row.judged.and_then(|j| j.lse_ratio)),
+            us(burst),
+            text(burst.map(|f| f.us_p10)),
+            text(burst.map(|f| f.us_p90)),
+            rate(Counts::tflops),
+            rate(Counts::gbps),
+            text(burst.and_then(Figure::clock_mhz)),
+            text(burst.and_then(Figure::power_w)),
+            us(sustained),
+            text(sustained.and_then(Figure::clock_mhz)),
+            text(sustained.and_then(Figure::power_w)),
+            us(timing.graph.as_ref()),
+            text(timing.host_us),
         ];
         for id in &ids {
             let entry = row.references.iter().find(|e| e.id == *id);
@@ -372,11 +464,13 @@ fn rows_csv(rows: &[RunRow]) -> String {
         let verdict = row.verdict.as_ref();
         let caveats: Vec<String> = row.caveats.iter().map(ToString::to_string).collect();
         record.extend([
-            text(verdict.and_then(|v| v.ratio)), text(verdict.and_then(|v| v.noise)),
+            text(verdict.and_then(|v| v.ratio)),
+            text(verdict.and_then(|v| v.noise)),
             verdict.and_then(|v| v.against.clone()).unwrap_or_default(),
             text(verdict.and_then(|v| v.sustained_ratio)),
             verdict.map_or(String::new(), |v| v.class.words().into()),
-            caveats.join("; "), row.reason.clone().unwrap_or_default(),
+            caveats.join("; "),
+            row.reason.clone().unwrap_or_default(),
         ]);
         let _ = writer.write_record(&record);
     }
