@@ -130,15 +130,18 @@ fn serve(work: &Work<'_>, config: &Config, tell: &Sender<News>) {
     }
 }
 
+/// The last line first: it says most, and tables show one line.
 fn quoted(stderr: &str) -> String {
-    match stderr.trim_end() {
-        "" => "; it wrote nothing to its standard error".into(),
-        text => {
-            let skipped = text.chars().count().saturating_sub(STDERR);
-            let tail: String = text.chars().skip(skipped).collect();
-            format!("; its standard error ends:\n{tail}")
-        }
+    let text = stderr.trim_end();
+    let Some(last) = text.lines().next_back() else {
+        return "; it wrote nothing to its standard error".into();
+    };
+    if last.len() == text.len() {
+        return format!("; its standard error: {last}");
     }
+    let skipped = text.chars().count().saturating_sub(STDERR);
+    let tail: String = text.chars().skip(skipped).collect();
+    format!("; its standard error ends: {last}\nall of it:\n{tail}")
 }
 
 /// Why a worker gave no row.

@@ -136,6 +136,10 @@ pub struct Judged {
     pub o_ratio: f64,
     /// Worst error of the LSE over its bound; absent where none was given.
     pub lse_ratio: Option<f64>,
+    /// Largest |error| of O over the judged rows.
+    pub o_abs: f64,
+    /// Largest |error| / |oracle| of O over the judged elements that are not 0.
+    pub o_rel: f64,
     /// Rows of O that the oracle computed.
     pub rows: u64,
     /// Rows of O in all.
