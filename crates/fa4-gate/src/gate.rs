@@ -282,7 +282,7 @@ fn print(
 }
 
 /// A bar with ETA on a terminal, nothing elsewhere.
-fn progress_bar(quiet: bool) -> ProgressBar {
+pub fn progress_bar(quiet: bool) -> ProgressBar {
     let bar = ProgressBar::new(0);
     if quiet || !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());

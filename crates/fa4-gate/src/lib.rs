@@ -6,6 +6,7 @@
 //! - [`foreign`]: strangers' kernels, the evidence for the emulator; [`foreign_section`]: their part of the gate.
 //! - [`probes`]: single instructions, on a GPU and in the emulator, word by word.
 //! - [`coverage`]: what keeps a green verdict honest; [`evidence`]: what the emulator's word is worth.
+//! - [`plan`]: a kernel's tables, pictures and predicted schedule.
 //! - [`pipeline`]: whether a kernel overlaps its engines, predicted.
 //! - [`rows`] and [`table`]: the verdict for machines and for people.
 //! - [`mutate`]: kernels broken one instruction at a time; what survives is redundant or a hole.
@@ -23,6 +24,7 @@ pub mod judge;
 pub mod kernels;
 pub mod mutate;
 pub mod pipeline;
+pub mod plan;
 pub mod pool;
 pub mod probes;
 pub mod rows;

@@ -93,6 +93,8 @@ codes! {
         "tcgen05.alloc or dealloc broke a rule: 32, 64, 128, 256 or 512 columns, never more than the allocation before, not after relinquish_alloc_permit, dealloc with the address and size of an allocation."
     TmemLeak "tmem.leak" Fault
         "A CTA ended with tensor memory still allocated: tcgen05.dealloc is missing (on hardware the next CTA's allocation hangs)."
+    TmemPair "tmem.pair" Fault
+        "A tcgen05 instruction with .cta_group::2 needs both CTAs of a pair (two of a cluster whose ranks differ in bit 0): one warp of each for alloc, with the same number of columns."
     TmemBounds "tmem.bounds" Fault
         "Tensor memory outside the CTA's allocation was touched."
     TmemLane "tmem.lane" Fault
@@ -109,6 +111,12 @@ codes! {
         "setmaxnreg with a count that is not a multiple of 8 in 24..256, or more registers than the CTA's pool holds."
     Exit "exit" Fault
         "A CTA ended while a bulk copy still reads its shared memory: cp.async.bulk.wait_group.read 0 is missing."
+    ClusterEnded "cluster.ended" Fault
+        "The shared memory of a CTA of the cluster was used after that CTA had ended, or it ended while an operation of another CTA was on its way there. Let every thread of the cluster arrive and wait at the cluster barrier after the last such access."
+    ClusterBarrier "cluster.barrier" Fault
+        "A thread arrived twice at the cluster barrier without waiting, or waited without having arrived. Each barrier.cluster.wait needs one barrier.cluster.arrive of the same thread before it."
+    LaunchControl "launch.control" Fault
+        "clusterlaunchcontrol: the first CTA of a cluster was asked for although nothing was cancelled, or another cluster was requested after it was seen that none was left. Branch on query_cancel.is_canceled and stop asking when it is false."
     Deadlock "deadlock" Fault
         "Nobody can move: every warp waits and no asynchronous operation is in flight."
     Trap "trap" Fault

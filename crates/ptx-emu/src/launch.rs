@@ -106,7 +106,7 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Threads of a CTA.
     pub block: [u32; 3],
-    /// Cluster size (only 1×1×1 runs).
+    /// Cluster size in CTAs; 1×1×1 also stands for the one that the kernel itself asks for.
     pub cluster: [u32; 3],
     /// Dynamic shared memory in bytes.
     pub dynamic_smem: u32,
@@ -149,7 +149,7 @@ pub struct Options {
     pub strict: bool,
     /// Warp instructions after which the run is given up.
     pub step_limit: u64,
-    /// CTAs resident at a time.
+    /// Clusters resident at a time.
     pub resident: usize,
     /// Record a trace.
     pub trace: bool,

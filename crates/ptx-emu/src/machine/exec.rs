@@ -188,6 +188,8 @@ impl Machine<'_> {
             Inst::Atom { op, ty, place, addr, d, b, c: cmp } => {
                 self.atomic(c, w, pc, m, (*op, *ty, *place, *addr), *d, *b, *cmp)
             }
+            Inst::AtomVector(i) => self.atomic_vector(c, w, pc, m, i),
+            Inst::Atom128(i) => self.atomic_128(c, w, pc, m, i),
             Inst::CvtaAdd(d, src, add) => {
                 let regs = &mut c.warps[w].regs;
                 for l in lanes(m) {
@@ -196,14 +198,10 @@ impl Machine<'_> {
                 }
                 Ok(Next::Advance)
             }
-            Inst::Mapa(d, src, rank) => {
-                let regs = &mut c.warps[w].regs;
-                for l in lanes(m) {
-                    let (u, r) = (regs.bytes32(*src, l), regs.r32[*rank as usize].0[l]);
-                    regs.set32(*d, l, regs.r32[*src as usize].0[l] & 0xff_ffff | r << 24, u);
-                }
-                Ok(Next::Advance)
-            }
+            Inst::Mapa(d, src, rank) => self.mapa(c, w, pc, m, (*d, *src, *rank)),
+            Inst::CtaRank(d, src) => Ok(self.cta_rank(c, w, m, *d, *src)),
+            Inst::RemoteAsync(r) => self.remote_async(c, w, pc, m, r),
+            Inst::LaunchControl(i) => self.launch_control(c, w, pc, m, i),
             Inst::IsSpace(d, src, place) => self.isspace(c, w, m, *d, *src, *place),
             Inst::TensormapReplace(place, addr, field, ord, val) => {
                 self.tensormap_replace(c, w, pc, m, *place, *addr, *field, *ord, *val)
@@ -221,7 +219,7 @@ impl Machine<'_> {
             Inst::Bar(op, id, count, aligned) => {
                 self.named_barrier(c, w, s, pc, m, (*op, *aligned), *id, *count)
             }
-            Inst::BarCluster(_) => Ok(Next::Advance),
+            Inst::BarCluster(arrives, aligned) => self.cluster_barrier(c, w, s, pc, m, *arrives, *aligned),
             Inst::Mbar(b) => self.mbarrier(c, w, s, pc, m, b),
             Inst::PendingCount(d, src) => {
                 let regs = &mut c.warps[w].regs;
@@ -252,7 +250,7 @@ impl Machine<'_> {
             | Inst::TcSt(_)
             | Inst::TcWaitLd
             | Inst::TcWaitSt => self.tmem_op(c, w, s, pc, m, inst),
-            Inst::TcCommit(addr) => self.commit(c, w, pc, m, *addr),
+            Inst::TcCommit(addr, mask) => self.commit(c, w, pc, m, *addr, *mask),
             Inst::TcMma(mma) => self.mma(c, w, pc, m, mma),
             Inst::Wgmma(_) | Inst::WgmmaFence | Inst::WgmmaCommit | Inst::WgmmaWait(_) => {
                 self.wgmma_op(c, w, s, pc, m, inst)
@@ -326,6 +324,7 @@ impl Machine<'_> {
             }
         }
         self.recheck_named(c);
+        self.recheck_cluster(c);
     }
 
     /// A read or overwrite of a register that a tcgen05.ld fills.

@@ -72,7 +72,8 @@ impl Machine<'_> {
         let l = live.trailing_zeros() as usize;
         let addr = self.own_shared(c, w, pc, l, at)?;
         let off = self.shared_offset(c, w, pc, u64::from(addr), 4)?;
-        let Some(col) = c.tmem.alloc(n) else { return Ok(false) };
+        let col = if self.prog.pair { self.alloc_pair(c, w, pc, n)? } else { c.tmem.alloc(n) };
+        let Some(col) = col else { return Ok(false) };
         self.lease_shared(c, w, pc, off, 4, true)?;
         c.shared.store(off, &col.to_le_bytes(), 0);
         self.progress += 1;
@@ -89,12 +90,7 @@ impl Machine<'_> {
             self.lease_sts(c, w, pc, col, n, 0xf, None)?;
             self.lease_lds(c, w, pc, col, n, 0xf)?;
             c.tmem.dealloc(col);
-            self.progress += 1;
-            for sp in c.warps.iter_mut().flat_map(|w| &mut w.splits) {
-                if sp.state == State::Alloc {
-                    sp.state = State::Ready;
-                }
-            }
+            self.columns_freed(c);
             return Ok(());
         }
         let have: Vec<String> =

@@ -17,6 +17,8 @@ pub enum Addr {
     R64(u32, i64),
     /// Known when decoding.
     Abs(u64),
+    /// A place in the executing CTA's own shared memory: an offset in the window, without the CTA's rank.
+    Own(u32),
 }
 
 /// Where a memory instruction goes.
@@ -26,8 +28,10 @@ pub enum Place {
     Param,
     /// Device memory (also `.const`, which this machine keeps there).
     Global,
-    /// Shared memory of the CTA (or of the cluster: rank in bits 24 and up).
+    /// Shared memory of the executing CTA.
     Shared,
+    /// Shared memory of any CTA of the cluster: its rank is in bits 24 and up.
+    Cluster,
     /// Per-thread memory.
     Local,
     /// Decided by the address.
@@ -291,8 +295,10 @@ pub struct Mma {
     pub idesc: u32,
     /// enable-input-d: predicate slot, negated.
     pub enable: (u32, bool),
-    /// disable-output-lane mask (4 slots).
-    pub mask: Option<[u32; 4]>,
+    /// disable-output-lane mask (none, 4 slots, or 8 for a CTA pair).
+    pub mask: Box<[u32]>,
+    /// `.ws`.
+    pub ws: bool,
     /// scale-input-d: D is multiplied by 2^-this.
     pub scale_d: u32,
 }
@@ -395,6 +401,10 @@ pub enum Bulk {
         coords: Box<[u32]>,
         /// Barrier.
         mbar: Addr,
+        /// Mask of destination CTAs (32-bit slot).
+        mask: Option<u32>,
+        /// `.cta_group::2`: the barrier may be that of the other CTA of the pair.
+        pair: bool,
     },
     /// Tensor store or reduction.
     TensorStore {
@@ -419,6 +429,21 @@ pub enum Bulk {
         size: u32,
         /// Barrier.
         mbar: Addr,
+        /// Mask of destination CTAs (32-bit slot).
+        mask: Option<u32>,
+    },
+    /// Linear shared → shared memory of another CTA of the cluster.
+    Between {
+        /// Destination.
+        dst: Addr,
+        /// Source.
+        src: Addr,
+        /// Bytes (32-bit slot).
+        size: u32,
+        /// Barrier.
+        mbar: Addr,
+        /// Reduction and element type.
+        reduce: Option<(BulkReduce, crate::tma::NumType)>,
     },
     /// Linear shared → global.
     Store {
@@ -431,6 +456,32 @@ pub enum Bulk {
         /// Reduction and element type.
         reduce: Option<(BulkReduce, crate::tma::NumType)>,
     },
+}
+
+/// A decoded `st.async` or `red.async`.
+#[derive(Clone, Debug)]
+pub struct RemoteAsync {
+    /// Address of element 0.
+    pub addr: Addr,
+    /// Barrier, in the same CTA.
+    pub mbar: Addr,
+    /// Values.
+    pub regs: Box<[Option<Reg>]>,
+    /// Bytes of one.
+    pub bytes: u8,
+    /// Reduction.
+    pub reduce: Option<(AtomOp, AtomTy)>,
+}
+
+/// A decoded clusterlaunchcontrol instruction.
+#[derive(Clone, Debug)]
+pub enum LaunchControl {
+    /// `try_cancel`: response address, barrier, whether every CTA of the cluster gets the response.
+    TryCancel(Addr, Addr, bool),
+    /// `query_cancel.is_canceled`: predicate, response (128-bit slot).
+    IsCanceled(u32, u32),
+    /// `query_cancel.get_first_ctaid`: 32-bit destinations of x, y, z; response (128-bit slot).
+    FirstCtaid([Option<u32>; 3], u32),
 }
 
 /// One decoded operation.
@@ -473,10 +524,16 @@ pub enum Inst {
         /// Second operand (cas).
         c: Option<u32>,
     },
+    /// Vector atomic.
+    AtomVector(Box<super::exec_atomic::AtomVector>),
+    /// 128-bit atomic.
+    Atom128(Box<super::exec_atomic::Atom128>),
     /// Space address → generic (adds the window base).
     CvtaAdd(u32, u32, u64),
-    /// `mapa`/`getctarank` on a cluster of one: copy.
-    Mapa(u32, u32, u32),
+    /// `mapa`: destination and address (32-bit slots, or 64-bit ones where the class says so), rank slot.
+    Mapa(Reg, Reg, u32),
+    /// `getctarank`: 32-bit destination, address.
+    CtaRank(u32, Reg),
     /// `isspacep`: predicate, 64-bit source, place.
     IsSpace(u32, u32, Place),
     /// Shuffle.
@@ -513,8 +570,8 @@ pub enum Inst {
     BarWarp(u32),
     /// Named barrier: operation, id slot, count slot, aligned.
     Bar(BarOp, u32, Option<u32>, bool),
-    /// Cluster barrier: arrive (true) or wait.
-    BarCluster(bool),
+    /// Cluster barrier: arrive (true) or wait, aligned.
+    BarCluster(bool, bool),
     /// mbarrier.
     Mbar(Mbar),
     /// `mbarrier.pending_count`.
@@ -527,6 +584,10 @@ pub enum Inst {
     SetMaxNReg(bool, u32),
     /// Bulk copy.
     Bulk(Box<Bulk>),
+    /// `st.async`, `red.async`.
+    RemoteAsync(Box<RemoteAsync>),
+    /// clusterlaunchcontrol.
+    LaunchControl(Box<LaunchControl>),
     /// `cp.async.bulk.commit_group`.
     BulkCommit,
     /// `cp.async.bulk.wait_group{.read} N`.
@@ -561,8 +622,8 @@ pub enum Inst {
     TcWaitLd,
     /// `tcgen05.wait::st`.
     TcWaitSt,
-    /// `tcgen05.commit`.
-    TcCommit(Addr),
+    /// `tcgen05.commit`: barrier, mask of destination CTAs (32-bit slot).
+    TcCommit(Addr, Option<u32>),
     /// `tcgen05.mma`.
     TcMma(Box<Mma>),
     /// `tcgen05.cp`: shape, address, descriptor slot.
