@@ -9,7 +9,6 @@ use serde::Deserialize;
 use crate::error::GateError;
 use crate::mutate::allow_path;
 use crate::mutate::report::Row;
-use crate::mutate::trial::Outcome;
 
 /// One justified kind of survivor.
 #[derive(Debug, Clone, Deserialize)]
@@ -74,8 +73,7 @@ impl AllowList {
     /// Entries that no survivor of a complete run needs.
     pub fn stale<'a>(&'a self, rows: &'a [Row]) -> impl Iterator<Item = &'a Entry> {
         let needed = |entry: &Entry| {
-            let survivors =
-                rows.iter().filter(|row| matches!(row.outcome, Outcome::Survived | Outcome::Refused(_)));
+            let survivors = rows.iter().filter(|row| !row.outcome.is_noticed());
             survivors.into_iter().any(|row| entry.covers(&row.at, &row.mutation, &row.target))
         };
         self.entries.iter().filter(move |entry| !needed(entry))

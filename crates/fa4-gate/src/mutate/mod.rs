@@ -17,7 +17,6 @@ use ptx_emu::mutation::{self, Sizes};
 
 use crate::cli::{MutateArgs, filter};
 use crate::error::{GateError, exit};
-use crate::judge::prepare;
 use crate::kernels::{Kernel, compile, workspace};
 use crate::pool;
 
@@ -33,7 +32,7 @@ use name::{Mutant, Sources};
 use report::Row;
 use state::State;
 use target::Target;
-use trial::{Outcome, Stage};
+use trial::Stage;
 
 /// In the subset: one mutant of this many of each class, at least one.
 const SUBSET: usize = 24;
@@ -148,11 +147,9 @@ fn judge(
     state: &mut State,
     stop: &AtomicBool,
 ) -> Result<(Vec<Row>, bool), GateError> {
-    let case = target.case();
-    let data = prepare(&case).map_err(|e| broken(target, &e.to_string()))?;
-    let stage = Stage::new(target, kernel, &case, &data, seeds.clone())
+    let stage = Stage::new(target, kernel, seeds.clone())
         .map_err(|what| broken(target, &format!("the kernel fails before it is broken: {what}")))?;
-    let fingerprint = state::fingerprint(&kernel.ptx, &target.name(), seeds);
+    let fingerprint = state::fingerprint(&kernel.ptx, target, seeds);
     let bar = progress_bar(args.quiet, mutants.len() as u64, &target.name());
     let state = Mutex::new(state);
     let failed: Mutex<Option<GateError>> = Mutex::new(None);
@@ -168,8 +165,8 @@ fn judge(
             (outcome, seconds)
         });
         bar.inc(1);
-        if outcome == Outcome::Survived && !args.quiet {
-            bar.suspend(|| eprintln!("survived: {} {}", target.name(), mutant.id));
+        if !outcome.is_noticed() && !args.quiet {
+            bar.suspend(|| eprintln!("{}: {} {}", outcome.word(), target.name(), mutant.id));
         }
         (outcome, seconds)
     });

@@ -56,7 +56,7 @@ impl Row {
 
     /// Survived, or was not judged, and nobody says why it may.
     pub fn is_hole(&self) -> bool {
-        matches!(self.outcome, Outcome::Survived | Outcome::Refused(_)) && self.justified.is_none()
+        !self.outcome.is_noticed() && self.justified.is_none()
     }
 }
 
@@ -76,7 +76,7 @@ fn lines(rows: &[Row]) -> Vec<[String; 8]> {
             ended("wrong result"),
             ended("hang reported"),
             ended("strict only"),
-            count(&|row: &Row| row.outcome == Outcome::Survived && row.justified.is_some()),
+            count(&|row: &Row| !row.outcome.is_noticed() && row.justified.is_some()),
             count(&Row::is_hole),
         ]
     };
@@ -104,7 +104,7 @@ pub fn table(rows: &[Row]) -> String {
 /// `lease.tmem 120, deadlock 80, …`: what noticed how many.
 fn checks(rows: &[Row]) -> String {
     let mut counts = BTreeMap::<&str, usize>::new();
-    for row in rows.iter().filter(|row| !matches!(row.outcome, Outcome::Survived | Outcome::Refused(_))) {
+    for row in rows.iter().filter(|row| row.outcome.is_noticed()) {
         *counts.entry(row.outcome.by()).or_default() += 1;
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
@@ -116,10 +116,8 @@ fn checks(rows: &[Row]) -> String {
 /// One line.
 pub fn summary(rows: &[Row]) -> String {
     let holes = rows.iter().filter(|row| row.is_hole()).count();
-    let justified =
-        rows.iter().filter(|row| row.outcome == Outcome::Survived && row.justified.is_some()).count();
-    let noticed =
-        rows.iter().filter(|r| !matches!(r.outcome, Outcome::Survived | Outcome::Refused(_))).count();
+    let justified = rows.iter().filter(|row| !row.outcome.is_noticed() && row.justified.is_some()).count();
+    let noticed = rows.iter().filter(|r| r.outcome.is_noticed()).count();
     format!("{} mutants: {noticed} noticed, {justified} survivors justified, {holes} holes", rows.len())
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::GateError;
+use crate::mutate::target::Target;
 use crate::mutate::trial::Outcome;
 
 /// Outcomes by what was run and the mutant's name.
@@ -68,9 +69,9 @@ impl State {
 }
 
 /// Names what an outcome depends on: the kernel's text, the case, the seeds, and this very program.
-pub fn fingerprint(ptx: &str, target: &str, seeds: &Range<u64>) -> String {
+pub fn fingerprint(ptx: &str, target: &Target, seeds: &Range<u64>) -> String {
     let mut hash = DefaultHasher::new();
-    (ptx, target, seeds.start, seeds.end).hash(&mut hash);
+    (ptx, target.name(), target.seqlens, target.grid, seeds.start, seeds.end).hash(&mut hash);
     // The program by size and time: reading 30 MB to hash them would cost more than a mutant.
     if let Ok(meta) = std::env::current_exe().and_then(std::fs::metadata) {
         (meta.len(), meta.modified().ok()).hash(&mut hash);

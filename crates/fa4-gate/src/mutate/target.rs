@@ -10,20 +10,24 @@ use crate::error::GateError;
 pub struct Target {
     /// The variant.
     pub row: &'static Row,
-    /// Query tokens, key tokens.
-    pub seqlens: (u64, u64),
+    /// Query tokens and key tokens of each case; a later one for what the first does not reach or show.
+    pub seqlens: &'static [(u64, u64)],
     /// CTAs, where the kernel's grid may be smaller than its tiles: one CTA then works on several.
     pub grid: Option<u32>,
 }
 
-/// Small, and yet: every ring wraps at least twice (a slot's third use is the first of a parity for the second time), both
-/// tiles of a CTA exist, the last tile and the last block are partial, one causal and one full mask. With τ = 0 every block
-/// rescales O.
-const CASES: &[(&str, (u64, u64), Option<u32>)] = &[
-    ("fwd_sm100_hd128_bf16_causal", (200, 600), None),
-    ("fwd_sm100_hd64_bf16_full", (200, 700), None),
-    ("fwd_sm90_hd128_bf16_full", (300, 500), Some(1)),
-    ("fwd_sm90_hd64_bf16_causal", (500, 500), Some(1)),
+/// An entry, its cases, CTAs.
+type Cases = (&'static str, &'static [(u64, u64)], Option<u32>);
+
+/// Small, and yet: in the first case every ring wraps at least twice (a slot's third use is the first of a parity for the
+/// second time), both tiles of a CTA exist, the last tile and the last block are partial. One mask of each kind. The
+/// others reach what the first does not: whole blocks only, one tile only, rows or tiles without a key. With τ = 0 every
+/// block rescales O.
+const CASES: &[Cases] = &[
+    ("fwd_sm100_hd128_bf16_causal", &[(200, 600), (256, 128)], None),
+    ("fwd_sm100_hd64_bf16_full", &[(200, 700), (256, 128)], None),
+    ("fwd_sm90_hd128_bf16_full", &[(300, 500), (64, 384), (100, 0)], Some(1)),
+    ("fwd_sm90_hd64_bf16_causal", &[(500, 500), (400, 200), (128, 640)], Some(1)),
 ];
 
 /// The targets of a kernel.
@@ -35,7 +39,7 @@ pub fn of(kernel: &str) -> Result<Vec<Target>, GateError> {
         .iter()
         .filter_map(|(entry, seqlens, grid)| {
             let row = ROWS.iter().find(|row| row.entry == *entry && row.kernel == kernel)?;
-            Some(Target { row, seqlens: *seqlens, grid: *grid })
+            Some(Target { row, seqlens, grid: *grid })
         })
         .collect();
     if targets.is_empty() {
@@ -54,12 +58,15 @@ impl Target {
         self.row.variant.to_string()
     }
 
-    /// The case: one head, so that a neighbouring head lies outside the tensor.
-    pub fn case(&self) -> Case {
+    /// The cases: one head, so that a neighbouring head lies outside the tensor.
+    pub fn cases(&self) -> Vec<Case> {
         let mask = if self.row.variant.ends_with("causal") { Mask::CAUSAL } else { Mask::FULL };
         let head_dim = u64::from(self.row.problem.head_dim_qk);
-        let problem = AttnProblem::dense(1, self.seqlens, (1, 1), head_dim, mask, DType::Bf16);
-        let case = Case::dense(format!("mutate_q{}_k{}", self.seqlens.0, self.seqlens.1), problem, 1);
-        Case { tau: Some(0.0), ..case }
+        let case = |&(seqlen_q, seqlen_k): &(u64, u64)| {
+            let problem = AttnProblem::dense(1, (seqlen_q, seqlen_k), (1, 1), head_dim, mask, DType::Bf16);
+            let case = Case::dense(format!("mutate_q{seqlen_q}_k{seqlen_k}"), problem, 1);
+            Case { tau: Some(0.0), ..case }
+        };
+        self.seqlens.iter().map(case).collect()
     }
 }

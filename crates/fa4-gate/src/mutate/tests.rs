@@ -1,8 +1,7 @@
 //! The machinery on rows and lists made up here, and a few mutants of the real kernels.
 
 use super::*;
-use crate::kernels::workspace;
-use fa4_kernels::toolchain::Toolchain;
+use crate::mutate::trial::Outcome;
 use ptx_emu::mutation::Class;
 
 fn row(class: Class, outcome: Outcome) -> Row {

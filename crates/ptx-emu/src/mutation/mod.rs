@@ -131,14 +131,24 @@ pub struct Mutation {
 /// Every mutation of `kernel`, in the order of its text.
 pub fn sites(module: &Module, kernel: &Function, sizes: Sizes) -> Vec<Mutation> {
     let mut all = Vec::new();
+    let mut turn = 0;
     for (at, instr) in kernel.body.iter().enumerate() {
         let opcode = &module.opcodes[instr.op as usize];
         let Some(row) = TABLE.iter().find(|row| row.matches(&opcode.text)) else { continue };
-        for operator in row.operators {
-            for (change, edit) in operator.edits(instr, sizes) {
-                let class = operator.class().unwrap_or(row.class);
-                all.push(Mutation { at, class, instruction: row.instruction, change, edit });
-            }
+        let mutation = |operator: &Operator, (change, edit): (String, Edit)| {
+            let class = operator.class().unwrap_or(row.class);
+            Mutation { at, class, instruction: row.instruction, change, edit }
+        };
+        let (fields, others): (Vec<_>, Vec<_>) = row
+            .operators
+            .iter()
+            .flat_map(|operator| operator.edits(instr, sizes).into_iter().map(move |e| mutation(operator, e)))
+            .partition(|mutation| mutation.class == Class::Descriptor);
+        all.extend(others);
+        // Unrolled loops have dozens of matrix products that are alike: one field of each, in turn.
+        if !fields.is_empty() {
+            all.push(fields[turn % fields.len()].clone());
+            turn += 1;
         }
     }
     all
@@ -169,6 +179,16 @@ pub fn apply(module: &Module, kernel: usize, mutation: &Mutation) -> Option<Modu
         Edit::Xor(place, bits) => change(&mut module, kernel, at, *place, Arithmetic::Xor, *bits)?,
     }
     Some(module)
+}
+
+/// The module with a `trap` in front of an instruction, under the same guard: it traps where the instruction is reached.
+pub fn trap_at(module: &Module, kernel: usize, at: usize) -> Module {
+    let mut module = module.clone();
+    let op = intern(&mut module, "trap");
+    let function = &mut module.functions[kernel];
+    let Instr { guard, span, .. } = function.body[at];
+    insert(function, at, Instr { guard, op, args: Vec::new(), span });
+    module
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
