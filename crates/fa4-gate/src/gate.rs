@@ -16,6 +16,7 @@ use ptx_emu::launch::{Options, Schedule};
 use crate::cli::{DeviceKind, GateArgs, Run, filter};
 use crate::error::{GateError, exit};
 use crate::evidence::Evidence;
+use crate::foreign::fa4;
 use crate::foreign_section::Section;
 use crate::gpu::{GpuRun, Places};
 use crate::kernels::{Candidate, Kernel, compile, compile_for_gpu, ring_depth, takes_candidates, workspace};
@@ -136,7 +137,9 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         }
         session.merge(first);
     }
-    let proven: BTreeSet<&str> = foreign.ptx().flat_map(evidence::opcodes).collect();
+    let of_fa4 = fa4::evidence::Evidence::open(&root)?.opcodes;
+    let proven: BTreeSet<&str> =
+        foreign.ptx().flat_map(evidence::opcodes).chain(of_fa4.iter().map(String::as_str)).collect();
     let judged: Vec<(&Kernel<EmuModule>, &'static str)> =
         kernels.iter().map(|kernel| (kernel, evidence::of(&kernel.ptx, &proven).0.name())).collect();
     let setup = Setup {
@@ -282,7 +285,7 @@ fn print(
 }
 
 /// A bar with ETA on a terminal, nothing elsewhere.
-fn progress_bar(quiet: bool) -> ProgressBar {
+pub fn progress_bar(quiet: bool) -> ProgressBar {
     let bar = ProgressBar::new(0);
     if quiet || !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());

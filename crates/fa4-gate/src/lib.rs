@@ -9,6 +9,7 @@
 //! - [`plan`]: a kernel's tables, pictures and predicted schedule.
 //! - [`pipeline`]: whether a kernel overlaps its engines, predicted.
 //! - [`rows`] and [`table`]: the verdict for machines and for people.
+//! - [`mutate`]: kernels broken one instruction at a time; what survives is redundant or a hole.
 //! - [`twins`]: kernels broken on purpose, which must be caught.
 
 pub mod cli;
@@ -21,6 +22,7 @@ pub mod gate;
 pub mod gpu;
 pub mod judge;
 pub mod kernels;
+pub mod mutate;
 pub mod pipeline;
 pub mod plan;
 pub mod pool;

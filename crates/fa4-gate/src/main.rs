@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use fa4_gate::cli::{Cli, Task};
 use fa4_gate::error::{GateError, exit};
-use fa4_gate::{gate, kernels, plan, probes, twins};
+use fa4_gate::foreign::command;
+use fa4_gate::{gate, kernels, mutate, plan, probes, twins};
 use fa4_kernels::arch::Arch;
 use fa4_kernels::compile::Builder;
 
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
     let stop = gate::stop_on_interrupt();
     let result = match &cli.task {
         None => gate::gate(&cli.gate, &stop),
+        Some(Task::Foreign { task }) => command::run(task, &stop),
+        Some(Task::Mutate(args)) => mutate::run(args, &stop),
         Some(Task::Prebuild { arch }) => prebuild(*arch),
         Some(Task::Twins { filter, quiet }) => twins::run(filter.as_deref(), *quiet, &stop),
         Some(Task::Plan(args)) => plan::run(args),

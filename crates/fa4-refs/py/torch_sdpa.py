@@ -1,6 +1,9 @@
 """PyTorch's scaled_dot_product_attention, one backend by name."""
 
-from problem import Unavailable, require, require_plain
+import contextlib
+import warnings
+
+from problem import Unavailable, Unsupported, require, require_plain
 
 # What one of the launched kernels is called. flash is FlashAttention-2 as PyTorch ships it.
 KERNELS = {
@@ -56,7 +59,7 @@ class Sdpa:
         from torch.nn.attention.bias import causal_lower_right
         from torch.nn.functional import scaled_dot_product_attention
 
-        from device import Job, no_kernel
+        from device import Job
 
         backend = getattr(SDPBackend, BACKENDS[self.name])
         arguments, called = {"scale": problem.scale}, ""
@@ -75,20 +78,25 @@ class Sdpa:
         def bind(tensors):
             q, k, v = (x.transpose(1, 2) for x in (tensors.q, tensors.k, tensors.v))
 
-            def run():
-                with sdpa_kernel(backend), torch.no_grad():
-                    return scaled_dot_product_attention(q, k, v, **arguments).transpose(1, 2), None
-
-            return run
+            return lambda: (scaled_dot_product_attention(q, k, v, **arguments).transpose(1, 2), None)
 
         called = f"scaled_dot_product_attention(q, k, v{called}) under sdpa_kernel({backend.name})"
+        @contextlib.contextmanager
+        def context():
+            with sdpa_kernel(backend), torch.no_grad():
+                yield
+
         never = "flash|fmha|cudnn" if self.name == "torch-math" else None
-        try:
-            return Job(tensors, bind, called=called, kernels=KERNELS[self.name], never=never)
-        except RuntimeError as error:
-            if "No available kernel" in str(error) or "No viable backend" in str(error):
-                no_kernel(error)
-            raise
+        # Why a backend refuses, PyTorch says in warnings.
+        with warnings.catch_warnings(record=True) as reasons:
+            warnings.simplefilter("always")
+            try:
+                return Job(tensors, bind, called=called, kernels=KERNELS[self.name], never=never, context=context)
+            except RuntimeError as error:
+                if "No available kernel" in str(error) or "No viable backend" in str(error):
+                    told = "; ".join(str(reason.message).split(" (Triggered")[0] for reason in reasons)
+                    raise Unsupported((told or str(error))[:500]) from error
+                raise
 
 
 def visible(problem, device):

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -82,8 +82,10 @@ impl Child {
         Ok(Child { process, stdin, lines, stderr })
     }
 
-    /// Sends a line. Requests are far smaller than a pipe's buffer and one at a time, so this does not block.
+    /// Sends a line, and forgets what was written to the standard error before: that belongs to earlier requests.
+    /// Requests are far smaller than a pipe's buffer and one at a time, so this does not block.
     pub fn send(&mut self, line: &str) -> std::io::Result<()> {
+        self.tail().clear();
         let stdin = self.stdin.as_mut().expect("open until the child is dropped");
         stdin.write_all(line.as_bytes())?;
         stdin.write_all(b"\n")?;
@@ -100,9 +102,13 @@ impl Child {
         }
     }
 
-    /// What it wrote to its standard error so far, at most the last 64 KiB.
+    /// What it wrote to its standard error since the last request, at most the last 64 KiB.
     pub fn stderr(&self) -> Stderr {
-        Stderr(self.stderr.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).text())
+        Stderr(self.tail().text())
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.stderr.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Ends the child and all in its process group; says how it ended.
@@ -135,9 +141,7 @@ impl Child {
 
     fn last_words(&self) -> Stderr {
         let until = Instant::now() + LAST_WORDS;
-        while !self.stderr.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).ended
-            && Instant::now() < until
-        {
+        while !self.tail().ended && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
         }
         self.stderr()
@@ -218,6 +222,11 @@ impl Tail {
         let excess = self.bytes.len().saturating_sub(STDERR_BYTES);
         self.bytes.drain(..excess);
         self.dropped += excess as u64;
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.dropped = 0;
     }
 
     fn text(&self) -> String {

@@ -1,13 +1,13 @@
 //! The command line of the emulator.
 
 use clap::{Parser, Subcommand};
+use ptx_emu::coverage;
 use ptx_emu::launch_file::{self, ResolvedLaunch, read_back};
-use ptx_emu::machine::decode::{Layout, decode};
 use ptx_emu::render::{self, Context};
-use ptx_emu::syntax::{self, ast::Function, ast::Instr, ast::Operand};
+use ptx_emu::syntax;
 use ptx_emu::{Checks, Code, GlobalMemory, Module, Options, Report, Schedule, Verdict, npy};
 use serde_json::json;
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -108,9 +108,14 @@ fn checks(text: &str) -> Result<Checks, String> {
             "all" => checks = Checks::ALL,
             "none" => checks = Checks::NONE,
             "lease" => checks.lease = true,
+            "race" => checks.race = true,
             "uninit" => checks.uninit = true,
             "roles" => checks.roles = true,
-            _ => return Err(format!("unknown check `{word}`; allowed are all, none, lease, uninit, roles")),
+            _ => {
+                return Err(format!(
+                    "unknown check `{word}`; allowed are all, none, lease, race, uninit, roles"
+                ));
+            }
         }
     }
     Ok(checks)
@@ -140,7 +145,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(run) => self::run(&run),
         Command::Parse { files, print } => parse(&files, print),
-        Command::Coverage { files } => coverage(&files),
+        Command::Coverage { files } => list_coverage(&files),
         Command::Explain { code } => explain(code.as_deref()),
     };
     match result {
@@ -324,81 +329,20 @@ fn parse(files: &[PathBuf], print: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn coverage(files: &[PathBuf]) -> Result<u8, Failure> {
-    // Opcode → uses, and why the machine cannot run one of them.
-    let mut opcodes: HashMap<String, (u64, Option<String>)> = HashMap::new();
+fn list_coverage(files: &[PathBuf]) -> Result<u8, Failure> {
+    let mut opcodes = BTreeMap::new();
     for path in files {
-        let (m, _) = load(path)?;
-        for f in m.functions.iter().filter(|f| f.is_entry) {
-            let mut judge = Judge::new(&m, f);
-            for i in &f.body {
-                let op = &m.opcodes[i.op as usize];
-                // Markers of coverage stand for comments.
-                if op.text == "%cover" {
-                    continue;
-                }
-                let (uses, reason) = opcodes.entry(op.text.clone()).or_default();
-                *uses += 1;
-                if reason.is_none() {
-                    *reason = judge.reason(i);
-                }
-            }
-        }
+        coverage::add(&mut opcodes, &load(path)?.0);
     }
     let mut opcodes: Vec<_> = opcodes.into_iter().collect();
-    opcodes.sort_by(|(a, (m, _)), (b, (n, _))| n.cmp(m).then_with(|| a.cmp(b)));
-    for (opcode, (uses, reason)) in &opcodes {
-        let reason = reason.as_ref().map_or(String::new(), |r| format!("  (unsupported: {r})"));
-        println!("{uses:>8}  {opcode}{reason}");
+    opcodes.sort_by(|(a, m), (b, n)| n.uses.cmp(&m.uses).then_with(|| a.cmp(b)));
+    for (name, opcode) in &opcodes {
+        let reason = opcode.unsupported.as_ref().map_or(String::new(), |r| format!("  (unsupported: {r})"));
+        println!("{:>8}  {name}{reason}", opcode.uses);
     }
-    let unsupported = opcodes.iter().filter(|(_, (_, reason))| reason.is_some()).count();
+    let unsupported = opcodes.iter().filter(|(_, opcode)| opcode.unsupported.is_some()).count();
     println!("{:>8}  opcodes, {unsupported} of them unsupported", opcodes.len());
     Ok(if unsupported > 0 { 11 } else { 0 })
-}
-
-/// Asks the decoder about single instructions.
-struct Judge<'m> {
-    module: &'m Module,
-    /// The kernel with a body of one instruction.
-    one: Function,
-    layout: Layout,
-    /// Opcodes with kinds of operands that were decoded already.
-    known: HashSet<(u32, Vec<std::mem::Discriminant<Operand>>)>,
-}
-
-impl<'m> Judge<'m> {
-    fn new(module: &'m Module, f: &Function) -> Self {
-        let one = Function {
-            name: f.name.clone(),
-            is_entry: true,
-            params: f.params.clone(),
-            regs: f.regs.clone(),
-            vars: f.vars.clone(),
-            branch_targets: vec![vec![0]; f.branch_targets.len()],
-            ..Function::default()
-        };
-        let layout = Layout {
-            module_vars: vec![0; module.vars.len()],
-            func_vars: vec![0; f.vars.len()],
-            ..Layout::default()
-        };
-        Judge { module, one, layout, known: HashSet::new() }
-    }
-
-    /// Why the machine cannot run an instruction; `None` also when one like it was judged before.
-    fn reason(&mut self, i: &Instr) -> Option<String> {
-        if !self.known.insert((i.op, i.args.iter().map(std::mem::discriminant).collect())) {
-            return None;
-        }
-        let mut i = i.clone();
-        for a in &mut i.args {
-            if let Operand::Label(at) = a {
-                *at = 0;
-            }
-        }
-        self.one.body = vec![i];
-        decode(self.module, &self.one, self.layout.clone()).err().map(|e| e.what.0)
-    }
 }
 
 fn explain(code: Option<&str>) -> Result<u8, Failure> {

@@ -33,6 +33,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::Sync(live)));
         }
         self.whole_warp(c, w, pc, m)?;
+        c.hb.meet(w, live);
         let wg = &mut c.warps[w].wgmma;
         match inst {
             Inst::WgmmaFence => {
@@ -52,6 +53,7 @@ impl Machine<'_> {
                     wg.groups.drain(..done);
                     wg.released = last;
                     self.timed_wgmma_wait(c, w, last);
+                    c.hb.wgmma_waited(w, last);
                 }
             }
             Inst::Wgmma(i) => self.wgmma_issue(c, w, pc, i)?,
@@ -115,6 +117,8 @@ impl Machine<'_> {
         if let Some((a, range)) = &a {
             self.lease_wgmma(c, w, pc, &a[range.clone()], bits / 8, seq)?;
         }
+        let operand = a.as_ref().map_or(&[][..], |(a, range)| &a[range.clone()]);
+        self.hb_wgmma(c, w, pc, &[&b, operand], bits / 8)?;
         self.counters.mmas += u64::from(w.is_multiple_of(4));
         self.time_wgmma(c, w, i.n);
         let id = c.new_op(origin);

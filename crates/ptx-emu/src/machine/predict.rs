@@ -193,6 +193,6 @@ impl Clocks {
 impl Cta {
     /// Clock of a warp (0 when the run is not timed).
     pub(super) fn now(&self, w: usize) -> u64 {
-        self.clocks.as_ref().map_or(0, |c| c.warp[w])
+        self.clocks.as_ref().map_or(0, |c| c.warp[super::cluster::home(w as u32).1 as usize])
     }
 }
