@@ -48,9 +48,11 @@ pub fn generate(builder: &Builder, root: &Path) -> Result<Vec<Generated>, GateEr
             .sort_by_key(|kernel| (kernel.row.problem.head_dim_qk, kernel.row.problem.mask == Mask::Causal));
         let path = format!("{FOLDER}/{name}.md");
         let mut text = read(&root.join(&path))?;
-        text = splice(&path, &text, "units", &units(&kernels))?;
+        let predicted: Vec<_> =
+            kernels.iter().filter_map(|k| Some((k, super::figures::figures(k)?))).collect();
+        text = splice(&path, &text, "units", &units(&predicted))?;
         if name == "fwd_sm100" {
-            text = splice(&path, &text, "roles", &roles(&kernels))?;
+            text = splice(&path, &text, "roles", &roles(&predicted))?;
             text = splice(&path, &text, "sass", &sass_table(builder, root, &kernels)?)?;
         }
         files.push((path, text));
@@ -91,11 +93,9 @@ fn markdown(head: &[String], rows: &[Vec<String>]) -> String {
 }
 
 /// What a K/V block asks of each unit, and how far the predicted schedule is from the busiest.
-fn units(kernels: &[Kernel<EmuModule>]) -> String {
-    let all: Vec<(String, Figures, Option<pipeline::Row>)> = kernels
-        .iter()
-        .filter_map(|k| Some((title(k), super::figures::figures(k)?, pipeline::predict(k))))
-        .collect();
+fn units(predicted: &[(&Kernel<EmuModule>, Figures)]) -> String {
+    let all: Vec<(String, &Figures, Option<pipeline::Row>)> =
+        predicted.iter().map(|(k, figures)| (title(k), figures, pipeline::predict(k))).collect();
     let mut head = vec!["for each K/V block of a CTA".to_owned()];
     head.extend(all.iter().map(|(title, ..)| title.clone()));
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -144,9 +144,7 @@ const GROUPS: [(&str, &[OpClass]); 9] = [
 ];
 
 /// PTX instructions of each role: by class for head_dim 128, in all for every variant.
-fn roles(kernels: &[Kernel<EmuModule>]) -> String {
-    let all: Vec<(&Kernel<EmuModule>, Figures)> =
-        kernels.iter().filter_map(|kernel| Some((kernel, super::figures::figures(kernel)?))).collect();
+fn roles(all: &[(&Kernel<EmuModule>, Figures)]) -> String {
     let number = |x: f64| if x == 0.0 { String::new() } else { format!("{}", (x * 10.0).round() / 10.0) };
     let mut text = String::new();
     for (kernel, figures) in all.iter().filter(|(kernel, _)| kernel.row.problem.head_dim_qk == 128) {
