@@ -119,7 +119,7 @@ pub fn family_of(families: &[Family<'_>], word: &str) -> Option<usize> {
 /// [`GateError::Flag`] lists the kernels, or the kernel's variants.
 pub fn row(kernel: &str, variant: Option<&str>) -> Result<&'static Row, GateError> {
     let names = |what: &dyn Fn(&Row) -> &'static str, of: &dyn Fn(&Row) -> bool| {
-        ROWS.iter().filter(|row| of(row)).map(|row| what(row)).collect::<Vec<_>>().join(", ")
+        ROWS.iter().filter(|row| of(row)).map(what).collect::<Vec<_>>().join(", ")
     };
     if let Some(row) = ROWS.iter().find(|row| row.entry == kernel) {
         return match variant {
