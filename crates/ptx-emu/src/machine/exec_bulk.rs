@@ -165,7 +165,7 @@ impl Machine<'_> {
             return Err(self.fault(c, w, pc, 0, f));
         }
         self.check_role(c, w, pc, *mbar, false)?;
-        self.hb_mbar_use(c, w, pc, l, *mbar)?;
+        self.hb_mbar_use(c, w, pc, 1 << l, *mbar)?;
         self.counters.bytes_loaded += u64::from(*bytes);
         let id = c.new_op(self.origin(w, pc));
         self.lease_chunks(c, w, pc, chunks, Some(id), true)?;

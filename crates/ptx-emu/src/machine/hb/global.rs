@@ -188,9 +188,8 @@ impl Machine<'_> {
             let know = warp.release(cta, w as u32, lane);
             publish = [Some(know.clone()), Some(know)];
         } else {
-            warp.each(lane, |g| {
-                publish = [g.released[0].as_deref().cloned(), g.released[far].as_deref().cloned()];
-            });
+            let released = |r: usize| warp.group(l as u32)?.released[r].as_deref().cloned();
+            publish = [released(0), released(far)];
         }
         // A plain store replaces what was published.
         if !reads {
