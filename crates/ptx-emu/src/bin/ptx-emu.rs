@@ -111,7 +111,11 @@ fn checks(text: &str) -> Result<Checks, String> {
             "race" => checks.race = true,
             "uninit" => checks.uninit = true,
             "roles" => checks.roles = true,
-            _ => return Err(format!("unknown check `{word}`; allowed are all, none, lease, race, uninit, roles")),
+            _ => {
+                return Err(format!(
+                    "unknown check `{word}`; allowed are all, none, lease, race, uninit, roles"
+                ));
+            }
         }
     }
     Ok(checks)

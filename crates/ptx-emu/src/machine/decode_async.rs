@@ -116,8 +116,10 @@ impl Cx<'_> {
             }
         }
         let relaxed = op.has("relaxed");
-        let mut one =
-            One::new(Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state, relaxed }), OpClass::Barrier);
+        let mut one = One::new(
+            Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state, relaxed }),
+            OpClass::Barrier,
+        );
         one.srcs.extend(addr_reg(addr));
         one.srcs.extend(value.map(|v| (Class::R32, v)));
         one.srcs.extend(state.map(|v| (Class::R64, v)));

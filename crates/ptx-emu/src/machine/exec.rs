@@ -176,9 +176,13 @@ impl Machine<'_> {
 
     fn other(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, inst: &Inst) -> Res<Next> {
         match inst {
-            Inst::Alu(_) | Inst::Cover(_) | Inst::Nop | Inst::Fence(_) | Inst::TcFence | Inst::ProxyFence | Inst::Bra(_) => {
-                Ok(Next::Advance)
-            }
+            Inst::Alu(_)
+            | Inst::Cover(_)
+            | Inst::Nop
+            | Inst::Fence(_)
+            | Inst::TcFence
+            | Inst::ProxyFence
+            | Inst::Bra(_) => Ok(Next::Advance),
             Inst::BrxIdx(idx, targets) => self.brx(c, w, s, pc, m, *idx, targets),
             Inst::Exit => {
                 let all = m == c.warps[w].splits[s].mask;

@@ -3,8 +3,8 @@
 
 use super::cta::{Cta, NamedBar, Warp};
 use super::decode::{self, Layout, Program};
-use super::hb::CtaHb;
 use super::global::{GlobalMemory, Initial};
+use super::hb::CtaHb;
 use super::shared::{SharedMemory, WINDOW_BASE};
 use super::tmem::Tmem;
 use crate::fault::{Code, Fault};

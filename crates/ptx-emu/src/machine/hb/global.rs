@@ -115,7 +115,9 @@ impl Machine<'_> {
             return Ok(());
         }
         let (chunks, does, end) = match kind {
-            OpKind::Load { chunks, .. } if self.hb.global.span.is_none() || chunks.is_empty() => return Ok(()),
+            OpKind::Load { chunks, .. } if self.hb.global.span.is_none() || chunks.is_empty() => {
+                return Ok(());
+            }
             // The source is read before anybody learns that the load completed.
             OpKind::Load { chunks, .. } => (chunks, Does::Read, End::Open),
             OpKind::Store { chunks, reduce: None } => {
@@ -176,26 +178,28 @@ impl Machine<'_> {
                     [(flag.narrow.get(&cta), true, 0), (Some(&flag.wide), order.scope > Scope::Cta, far)]
                 {
                     let Some(k) = k.filter(|_| far_enough) else { continue };
-                    if order.acquire { g.know.join(k) } else { g.acquired[from].get_or_insert_default().join(k) }
+                    if order.acquire {
+                        g.know.join(k)
+                    } else {
+                        g.acquired[from].get_or_insert_default().join(k)
+                    }
                 }
             });
         }
         if !writes {
             return;
         }
-        let mut publish: [Option<Know>; 2] = [None, None];
-        if order.release {
+        let [narrow, wide] = if order.release {
             let know = warp.release(cta, w as u32, lane);
-            publish = [Some(know.clone()), Some(know)];
+            [Some(know.clone()), Some(know)]
         } else {
             let released = |r: usize| warp.group(l as u32)?.released[r].as_deref().cloned();
-            publish = [released(0), released(far)];
-        }
+            [released(0), released(far)]
+        };
         // A plain store replaces what was published.
         if !reads {
             self.hb.global.flags.remove(&key);
         }
-        let [narrow, wide] = publish;
         if narrow.is_none() && wide.is_none() {
             return;
         }

@@ -37,9 +37,9 @@ mod trail;
 use super::ops::OpId;
 pub use clock::Know;
 pub use event::{End, Kind, Order, Scope};
-pub use shared::Does;
 use event::{Event, Events, event_of, stamp};
 use lanes::WarpHb;
+pub use shared::Does;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -228,17 +228,8 @@ impl super::run::Machine<'_> {
             return warp.last.3;
         }
         let time = warp.time;
-        let e = Event {
-            cta: c.hb.cta,
-            warp: w as u32,
-            lanes,
-            pc,
-            step: self.steps,
-            time,
-            kind,
-            end,
-            used: 0,
-        };
+        let e =
+            Event { cta: c.hb.cta, warp: w as u32, lanes, pc, step: self.steps, time, kind, end, used: 0 };
         let id = self.hb.events.push(e);
         if end == End::Issue {
             c.hb.warps[w].last = (pc, lanes, time, id);

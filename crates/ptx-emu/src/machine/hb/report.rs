@@ -119,7 +119,10 @@ impl Machine<'_> {
         let name = names::barrier(&self.launch.annotations, c.dynamic_base, addr);
         let f = Fault::new(
             Code::RaceShared,
-            format!("{name} is used by `{}`, and nothing orders that after its initialisation", self.opcode(pc)),
+            format!(
+                "{name} is used by `{}`, and nothing orders that after its initialisation",
+                self.opcode(pc)
+            ),
         )
         .earlier(self.hb_site(&e, 0, format!("init: {}", self.opcode(e.pc))))
         .missing("bar.sync (or another barrier) after mbarrier.init, before any other thread uses it");
@@ -164,15 +167,23 @@ fn missing(e: &Event, mine: Kind, wrote: bool, own_warp: bool, memory: Code) -> 
         Kind::CpAsync => {
             "cp.async.wait_group (or an mbarrier that cp.async.mbarrier.arrive completes), then a hand-off to this thread"
         }
-        Kind::TmemLd => "tcgen05.wait::ld by the loading warp, then a hand-off (an arrive after it) to this thread",
-        Kind::TmemSt => "tcgen05.wait::st by the storing warp, then a hand-off (an arrive after it) to this thread",
+        Kind::TmemLd => {
+            "tcgen05.wait::ld by the loading warp, then a hand-off (an arrive after it) to this thread"
+        }
+        Kind::TmemSt => {
+            "tcgen05.wait::st by the storing warp, then a hand-off (an arrive after it) to this thread"
+        }
         Kind::Dealloc => "a barrier between tcgen05.dealloc and this access",
         _ if own_warp => "bar.warp.sync (__syncwarp) between the two",
         _ if global => {
             "within a CTA a barrier between the two; between CTAs a release of a flag after the first access and an \
              acquire of it before the second, both at .gpu scope (or relaxed ones behind and before fence.acq_rel.gpu)"
         }
-        _ if wrote => "an arrive (or bar) by the writing thread after its store, and a wait by this thread before its access",
-        _ => "an arrive (or bar) by the reading thread after its load, and a wait by this thread before it overwrites",
+        _ if wrote => {
+            "an arrive (or bar) by the writing thread after its store, and a wait by this thread before its access"
+        }
+        _ => {
+            "an arrive (or bar) by the reading thread after its load, and a wait by this thread before it overwrites"
+        }
     }
 }

@@ -236,7 +236,8 @@ impl Machine<'_> {
 
     /// Those of `lanes` whose barrier is the one at `addr`.
     fn hb_lanes_at(&self, c: &Cta, w: usize, on: u32, b: &Mbar, addr: u32) -> u32 {
-        let at = |l: usize| self.resolve(Place::Generic, self.lane_addr(c, w, b.addr, l)).1 == u64::from(addr);
+        let at =
+            |l: usize| self.resolve(Place::Generic, self.lane_addr(c, w, b.addr, l)).1 == u64::from(addr);
         lanes(on).filter(|&l| at(l)).fold(0, |m, l| m | 1 << l)
     }
 

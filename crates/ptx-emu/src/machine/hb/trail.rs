@@ -58,7 +58,8 @@ impl Machine<'_> {
             At::Mbar(a) | At::Commit(a) => names::barrier(&self.launch.annotations, c.dynamic_base, a),
             At::Bar(id) => format!("named barrier {id}"),
         };
-        let who = self.role_of(e.warp).map_or(format!("warp {}", e.warp), |r| format!("{r} (warp {})", e.warp));
+        let who =
+            self.role_of(e.warp).map_or(format!("warp {}", e.warp), |r| format!("{r} (warp {})", e.warp));
         let from = if let End::Warp(t) = e.end { t } else { e.time };
         let after = |s: &&Step| {
             let fits = matches!(s.at, At::Commit(_)) == (e.kind == Kind::Pipe);
@@ -68,7 +69,9 @@ impl Machine<'_> {
             (Kind::Bulk, End::Count { id, n, .. }) => {
                 if let Some((a, b)) = c.hb.mbars.iter().find(|(_, b)| b.id == id && n > b.base) {
                     let (phase, b) = (n - 1 - b.base, name(At::Mbar(*a)));
-                    notes.push(format!("the copy completes in phase {phase} of {b}; this thread has not waited for that"));
+                    notes.push(format!(
+                        "the copy completes in phase {phase} of {b}; this thread has not waited for that"
+                    ));
                 }
             }
             (Kind::Bulk | Kind::Wgmma | Kind::CpAsync, _) => {}
