@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::cli;
 use crate::outcome::{Failure, Outcome};
 use crate::setup;
-use crate::spawn::cargo;
+use crate::spawn::{cargo, workspace};
 use crate::tidy;
 
 /// A step's name and what it runs.
@@ -29,7 +29,7 @@ enum Work {
 }
 
 /// In the order of how soon they tell something.
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step { name: "fmt", work: Work::Check(|| with(&["fmt", "--all", "--check"])) },
     Step { name: "tidy", work: Work::Tidy },
     Step { name: "clippy", work: Work::Check(clippy) },
@@ -38,6 +38,8 @@ const STEPS: [Step; 6] = [
         name: "tests",
         work: Work::Tests(|| with(&["test", "--release", "--workspace", "--no-fail-fast"])),
     },
+    // The adapters' protocol; python3 is needed anyway, their libraries are not.
+    Step { name: "adapters", work: Work::Check(adapters) },
     Step { name: "twins", work: Work::Check(twins) },
     Step { name: "gate --smoke", work: Work::Check(gate_smoke) },
 ];
@@ -50,6 +52,12 @@ fn with(args: &[&str]) -> Command {
 
 fn clippy() -> Command {
     with(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"])
+}
+
+fn adapters() -> Command {
+    let mut command = Command::new("python3");
+    command.args(["-B", "crates/fa4-refs/py/test_protocol.py"]).current_dir(workspace());
+    command
 }
 
 /// Kernels broken on purpose: every one must be caught.

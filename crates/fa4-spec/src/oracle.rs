@@ -116,3 +116,43 @@ pub fn attention(p: &AttnProblem, q: &Tensor, k: &Tensor, v: &Tensor, sinks: Opt
     let max_q_max_k = q.max_abs() * k.max_abs();
     Reference { o, lse, weighted_abs, weighted_norm, abs_over_l0, max_q_max_k, max_dot }
 }
+
+/// The same for the given (batch, token, query head) only, in their order: O and the sums are (row, dim), LSE is (row).
+/// `max_dot` is over these rows. For problems whose whole truth would take hours.
+pub fn attention_rows(
+    p: &AttnProblem,
+    (q, k, v): (&Tensor, &Tensor, &Tensor),
+    sinks: Option<&[f64]>,
+    wanted: &[(usize, usize, usize)],
+) -> Reference {
+    let (sk, group) = (p.seqlen_k as usize, p.qhead_per_kvhead() as usize);
+    let mut heads: Vec<(usize, usize)> = wanted.iter().map(|&(b, _, h)| (b, h / group)).collect();
+    heads.sort_unstable();
+    heads.dedup();
+    let of_head = |&(b, kv_head): &(usize, usize)| -> Vec<(usize, RowResult)> {
+        let keys: Vec<_> = (0..sk).map(|j| k.row_f64(b, j, kv_head)).collect();
+        let k_dims: Vec<Vec<f64>> =
+            (0..p.head_dim_qk as usize).map(|d| keys.iter().map(|key| key[d]).collect()).collect();
+        let values: Vec<_> = (0..sk).map(|j| v.row_f64(b, j, kv_head)).collect();
+        let here = wanted.iter().enumerate().filter(|(_, w)| (w.0, w.2 / group) == (b, kv_head));
+        here.map(|(at, &(b, i, h))| {
+            (at, row(p, i, &q.row_f64(b, i, h), &k_dims, &values, sinks.map(|s| s[h])))
+        })
+        .collect()
+    };
+    let mut results: Vec<_> = heads.par_iter().flat_map_iter(of_head).collect();
+    results.sort_by_key(|(at, _)| *at);
+    let [o, weighted_abs, weighted_norm, abs_over_l0] =
+        [0, 1, 2, 3].map(|i| results.iter().flat_map(|(_, r)| r.sums[i].iter().copied()).collect());
+    let lse = results.iter().map(|(_, r)| r.lse).collect();
+    let max_dot = results.iter().map(|(_, r)| r.max_dot).fold(0.0, f64::max);
+    Reference {
+        o,
+        lse,
+        weighted_abs,
+        weighted_norm,
+        abs_over_l0,
+        max_q_max_k: q.max_abs() * k.max_abs(),
+        max_dot,
+    }
+}

@@ -2,6 +2,8 @@
 //! that says where each row lies in a buffer. Values are kept dense in logical order; strides and offsets
 //! describe the buffer only, so a view with strides of gigabytes costs no memory here.
 
+use rayon::prelude::*;
+
 use crate::problem::DType;
 
 /// Significand bits after the hidden one, smallest normal exponent, exponent bias.
@@ -79,17 +81,18 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Rounds `value(batch, token, head, dim)` into `dtype`.
+    /// Rounds `value(batch, token, head, dim)` into `dtype`, on every core: large problems have 10^8 elements.
     pub fn from_fn(
         dtype: DType,
         shape: [usize; 4],
-        value: impl Fn(usize, usize, usize, usize) -> f64,
+        value: impl Fn(usize, usize, usize, usize) -> f64 + Sync,
     ) -> Self {
-        let [batch, seqlen, heads, dim] = shape;
-        let mut bits = Vec::with_capacity(shape.iter().product());
-        for (b, s, h) in rows(batch, seqlen, heads) {
-            bits.extend((0..dim).map(|d| encode(dtype, value(b, s, h, d))));
-        }
+        let [_, seqlen, heads, dim] = shape;
+        let mut bits = vec![0; shape.iter().product()];
+        bits.par_chunks_mut(dim.max(1)).enumerate().for_each(|(row, chunk)| {
+            let (b, s, h) = (row / (heads * seqlen), row / heads % seqlen, row % heads);
+            chunk.iter_mut().enumerate().for_each(|(d, bits)| *bits = encode(dtype, value(b, s, h, d)));
+        });
         Tensor { dtype, shape, bits }
     }
 
@@ -107,7 +110,7 @@ impl Tensor {
 
     /// Largest |element|; 0 for an empty tensor, NaN ignored.
     pub fn max_abs(&self) -> f64 {
-        self.bits.iter().map(|&bits| decode(self.dtype, bits).abs()).fold(0.0, f64::max)
+        self.bits.par_iter().map(|&bits| decode(self.dtype, bits).abs()).reduce(|| 0.0, f64::max)
     }
 }
 

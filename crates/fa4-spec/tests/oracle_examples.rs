@@ -4,7 +4,7 @@
 //! softmax(0, 1) = (0.268941421369995, 0.731058578630005), ln(1 + e) = 1.313261687518223,
 //! softmax(0, 1, 2) = (0.090030573170380, 0.244728471054798, 0.665240955774822), LSE(0, 1, 2) = 2.407605964444380.
 
-use fa4_spec::oracle::{Reference, attention};
+use fa4_spec::oracle::{Reference, attention, attention_rows};
 use fa4_spec::tensor::Tensor;
 use fa4_spec::{AttnProblem, DType, Mask};
 
@@ -204,4 +204,29 @@ fn terms_of_the_bounds() {
     assert_eq!((r.max_q_max_k, r.max_dot), (15.0, 6.0));
     let r = scalars(&[-3.0, 1.0], &[2.0, 5.0], &[1.0, 1.0], |_| (), None);
     assert_eq!(r.max_dot, 15.0);
+}
+
+/// The truth of some rows is the whole truth's, in the order asked for: under a window, sinks and grouped heads.
+#[test]
+fn some_rows_are_rows_of_the_whole() {
+    let mask = Mask { causal: false, window_left: Some(5), window_right: Some(1) };
+    let mut p = AttnProblem::dense(2, (7, 11), (4, 2), 3, mask, DType::Bf16);
+    p.sink = true;
+    let tensor = |shape: [usize; 4], salt: f64| {
+        Tensor::from_fn(DType::Bf16, shape, |b, s, h, d| {
+            ((7 * b + 3 * s + 5 * h + d) as f64 * 0.37 + salt).sin()
+        })
+    };
+    let (q, k, v) = (tensor([2, 7, 4, 3], 0.0), tensor([2, 11, 2, 3], 1.0), tensor([2, 11, 2, 3], 2.0));
+    let sinks = [0.5, -1.0, 0.0, 2.0];
+    let whole = attention(&p, &q, &k, &v, Some(&sinks));
+    let wanted = [(1, 6, 3), (0, 0, 0), (1, 2, 1), (0, 5, 2)];
+    let some = attention_rows(&p, (&q, &k, &v), Some(&sinks), &wanted);
+    for (at, (b, i, h)) in wanted.into_iter().enumerate() {
+        let row = ((b * 7 + i) * 4 + h) * 3;
+        assert_eq!(some.o[3 * at..3 * at + 3], whole.o[row..row + 3]);
+        assert_eq!(some.weighted_norm[3 * at..3 * at + 3], whole.weighted_norm[row..row + 3]);
+        assert_eq!(some.lse[at], whole.lse[(b * 4 + h) * 7 + i]);
+    }
+    assert!(some.max_dot <= whole.max_dot && some.max_q_max_k == whole.max_q_max_k);
 }

@@ -123,6 +123,8 @@ pub struct Launch<'a> {
 pub struct Checks {
     /// Leases of asynchronous operations on memory and registers, and fences between proxies.
     pub lease: bool,
+    /// Happens-before: unordered conflicting accesses, and fences between proxies by causality.
+    pub race: bool,
     /// Faults on undefined values.
     pub uninit: bool,
     /// Declared roles on barriers.
@@ -131,9 +133,9 @@ pub struct Checks {
 
 impl Checks {
     /// Everything.
-    pub const ALL: Checks = Checks { lease: true, uninit: true, roles: true };
+    pub const ALL: Checks = Checks { lease: true, race: true, uninit: true, roles: true };
     /// Nothing beyond what the hardware itself would raise.
-    pub const NONE: Checks = Checks { lease: false, uninit: false, roles: false };
+    pub const NONE: Checks = Checks { lease: false, race: false, uninit: false, roles: false };
 }
 
 /// How to run.

@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("fa4-host", &["fa4-spec", "fa4-kernels", "ptx-emu"]),
     ("fa4-gate", &["fa4-spec", "fa4-kernels", "fa4-host", "ptx-emu"]),
     ("fa4-refs", &["fa4-spec"]),
-    ("fa4-bench", &["fa4-spec", "fa4-host", "fa4-gate", "fa4-refs"]),
+    ("fa4-bench", &["fa4-spec", "fa4-kernels", "fa4-host", "fa4-gate", "fa4-refs"]),
     ("xtask", &[]),
 ];
 

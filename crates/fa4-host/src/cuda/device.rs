@@ -72,6 +72,14 @@ impl CudaDevice {
         Event::record(&self.stream)?.ms_since(&start)
     }
 
+    /// A point behind all work so far, to take times between.
+    ///
+    /// # Errors
+    /// The driver's words.
+    pub fn mark(&self) -> Result<Event, DeviceError> {
+        Event::record(&self.stream)
+    }
+
     /// Records a launch as a graph instead of running it.
     ///
     /// # Errors

@@ -38,6 +38,8 @@ pub struct GpuInfo {
     pub max_clock_khz: u32,
     /// CUDA version of the driver, major and minor.
     pub driver: (u32, u32),
+    /// Domain, bus and device on the PCI bus.
+    pub pci: (u32, u32, u32),
 }
 
 impl GpuInfo {
@@ -132,6 +134,11 @@ fn info(api: &Api, ordinal: c_int) -> Result<GpuInfo, DriverError> {
         max_dynamic_smem: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         max_clock_khz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
         driver: (driver as u32 / 1000, driver as u32 % 1000 / 10),
+        pci: (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?,
+        ),
     })
 }
 

@@ -6,6 +6,7 @@
 //! - [`stream`]: the order of work, and time.
 //! - [`launch`]: kernels and graphs of them.
 //! - [`device`]: all of it behind [`crate::Device`].
+//! - [`nvml`]: clock, power, temperature.
 //!
 //! All but `device` call into the driver and give their safety arguments; everything above is safe code.
 
@@ -15,6 +16,7 @@ pub mod gpu;
 pub mod launch;
 mod memory;
 pub mod module;
+pub mod nvml;
 pub mod stream;
 mod tensor_map;
 

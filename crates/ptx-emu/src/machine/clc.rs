@@ -171,7 +171,10 @@ impl Machine<'_> {
             self.on(c, rank, |m, c| {
                 m.completes_on(c, w, pc, mbar)?;
                 let id = c.new_op(Origin { warp: w as u32, pc, step: m.steps });
-                m.lease_chunks(c, w, pc, &super::exec_bulk::linear(dst, 0, RESPONSE), Some(id), true)?;
+                let chunks = super::exec_bulk::linear(dst, 0, RESPONSE);
+                m.lease_chunks(c, w, pc, &chunks, Some(id), true)?;
+                m.hb_mbar_use(c, w, pc, l, mbar)?;
+                m.hb_bulk(c, w, pc, l, id, &chunks, super::hb::Does::Write)?;
                 m.put_in_flight(
                     c,
                     Pending { id, warp: w as u32, pc, kind: Kind::Response { dst, mbar, data } },

@@ -117,11 +117,12 @@ impl Machine<'_> {
     pub(super) fn new_cluster(&self, number: u64) -> Ctas {
         let first = self.first_cta(number);
         let d = self.prog.cluster.dims;
+        let race = self.opts.checks.race;
         (0..self.cluster_size())
             .map(|r| {
                 let at = [r % d[0], r / d[0] % d[1], r / d[0] / d[1]];
                 let id = std::array::from_fn(|i| first[i] + at[i]);
-                let mut cta = super::setup::new_cta(self.prog, self.launch, id);
+                let mut cta = super::setup::new_cta(self.prog, self.launch, id, race);
                 if self.timed() {
                     cta.clocks = Some(Box::new(super::predict::Clocks::new(cta.warps.len())));
                 }
@@ -286,6 +287,7 @@ impl Machine<'_> {
             }
             warp.cluster_arrived |= m;
             warp.cluster_owed |= m;
+            c.hb.cluster_arrive(w, m);
             self.progress += 1;
             self.recheck_cluster(c);
             return Ok(self.release(c, w, s, &groups));
@@ -306,6 +308,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::Cluster));
         }
         warp.cluster_owed &= !m;
+        c.hb.cluster_waited(w, m);
         Ok(self.release(c, w, s, &groups))
     }
 
@@ -317,6 +320,7 @@ impl Machine<'_> {
         if !(arrived(c) || peers().any(|p| arrived(p))) || missing(c) || peers().any(|p| missing(p)) {
             return;
         }
+        c.hb.cluster_complete();
         for w in c.warps.iter_mut().chain(self.peers.iter_mut().flatten().flat_map(|p| &mut p.warps)) {
             w.cluster_arrived = 0;
             for s in &mut w.splits {

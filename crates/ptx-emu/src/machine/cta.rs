@@ -329,6 +329,8 @@ pub struct Cta {
     pub dynamic_base: u32,
     /// Next warp of the round robin.
     pub next_warp: usize,
+    /// Happens-before.
+    pub(super) hb: super::hb::CtaHb,
     /// Clocks of the timed schedule.
     pub(super) clocks: Option<Box<super::predict::Clocks>>,
 }

@@ -4,6 +4,7 @@
 //! [`super::decode_async`]; register-only ones by [`crate::isa::alu`]. A modifier that is not understood makes
 //! the instruction unsupported: nothing is guessed.
 
+use super::hb::{Order, Scope};
 use super::inst::*;
 use crate::isa::alu::{self, AluClass};
 use crate::isa::operands::{Decoded as Res, Slots, Unsupported, unsupported};
@@ -51,6 +52,8 @@ pub struct Program {
     pub layout: Layout,
     /// True when several CTAs can influence each other (atomics, reductions to global memory).
     pub coupled: bool,
+    /// Something writes shared memory through the async proxy.
+    pub bulk_loads: bool,
     /// Per 32-bit slot: some wgmma reads or writes it. Empty where the kernel has none.
     pub wgmma_regs: Vec<bool>,
     /// Opcode text of each instruction (index into the module's opcodes).
@@ -124,11 +127,15 @@ pub fn decode(module: &Module, f: &Function, layout: Layout) -> Result<Program, 
             reconverge: u32::MAX,
         });
     }
+    let bulk_loads = code.iter().any(|d: &Decoded| match &d.inst {
+        Inst::Bulk(b) => matches!(**b, Bulk::Load { .. } | Bulk::TensorLoad { .. }),
+        _ => false,
+    });
     super::cfg::mark_reconvergence(&mut code);
     let Cx { slots, covers, .. } = cx;
     let wgmma_regs = super::wgmma::mark_registers(&mut code, &regs, slots.n32 as usize);
     let cluster = Default::default();
-    Ok(Program { code, regs, slots, covers, layout, coupled, opcodes, wgmma_regs, cluster, pair })
+    Ok(Program { code, regs, slots, covers, layout, coupled, bulk_loads, opcodes, wgmma_regs, cluster, pair })
 }
 
 /// One decoded instruction before it is packed.
@@ -233,7 +240,7 @@ impl Cx<'_> {
             {
                 plain(Inst::ProxyFence, C::Fence)
             }
-            "fence" | "membar" => plain(Inst::Fence, C::Fence),
+            "fence" | "membar" => plain(Inst::Fence(fence_scope(op)), C::Fence),
             "ld" | "ldu" => self.ld(op, args),
             "st" => self.st(op, args),
             "atom" | "red" => self.atom(op, args),
@@ -451,7 +458,7 @@ impl Cx<'_> {
         let reg_bytes = self.reg_bytes(data);
         let addr = self.addr(addr)?;
         let signed = matches!(ty, Ty::S8 | Ty::S16 | Ty::S32);
-        Ok(Access { place, addr, regs: regs.into(), bytes, signed, reg_bytes, ordered })
+        Ok(Access { place, addr, regs: regs.into(), bytes, signed, reg_bytes, ordered, order: order(op) })
     }
 
     /// Width of the (first) register of a data operand.
@@ -556,7 +563,10 @@ impl Cx<'_> {
             (AtomOp::Cas, None) => return unsupported("atom.cas with one operand"),
             _ => None,
         };
-        let mut one = One::new(Inst::Atom { op: kind, ty, place, addr, d, b, c }, OpClass::Memory);
+        // Without qualifiers an atomic is relaxed at GPU scope.
+        let scope = scope(op).unwrap_or(Scope::Gpu);
+        let order = Order { scope, ..order(op).unwrap_or_default() };
+        let mut one = One::new(Inst::Atom { op: kind, ty, place, addr, d, b, c, order }, OpClass::Memory);
         one.srcs.extend([(class, b)]);
         one.srcs.extend(c.map(|c| (class, c)));
         one.srcs.extend(addr_reg(addr));
@@ -755,4 +765,31 @@ fn place_of(op: &Opcode) -> Res<Place> {
         Some(m) => Err(reject(op, m)),
         None => unsupported(op.text.clone()),
     }
+}
+
+/// How far a fence orders memory; a fence of proxies, or of the initialisation of barriers, orders none.
+fn fence_scope(op: &Opcode) -> Scope {
+    if op.has("proxy") || op.has("mbarrier_init") { Scope::Thread } else { scope(op).unwrap_or(Scope::Sys) }
+}
+
+/// How an access is strong, if it is; `volatile` is relaxed at the widest scope.
+fn order(op: &Opcode) -> Option<Order> {
+    let strong = ["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"];
+    strong.iter().any(|m| op.has(m)).then(|| Order {
+        scope: scope(op).unwrap_or(Scope::Sys),
+        acquire: op.has("acquire") || op.has("acq_rel"),
+        release: op.has("release") || op.has("acq_rel"),
+    })
+}
+
+/// The scope that an opcode names.
+fn scope(op: &Opcode) -> Option<Scope> {
+    let names = [
+        ("cta", Scope::Cta),
+        ("cluster", Scope::Cluster),
+        ("gpu", Scope::Gpu),
+        ("gl", Scope::Gpu),
+        ("sys", Scope::Sys),
+    ];
+    names.into_iter().find(|(n, _)| op.has(n)).map(|(_, s)| s)
 }

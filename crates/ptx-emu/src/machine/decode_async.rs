@@ -113,8 +113,11 @@ impl Cx<'_> {
                 value = Some(self.slots.src32(o, Ty::U32)?);
             }
         }
-        let mut one =
-            One::new(Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state }), OpClass::Barrier);
+        let relaxed = op.has("relaxed");
+        let mut one = One::new(
+            Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state, relaxed }),
+            OpClass::Barrier,
+        );
         one.srcs.extend(addr_reg(addr));
         one.srcs.extend(value.map(|v| (Class::R32, v)));
         one.srcs.extend(state.map(|v| (Class::R64, v)));
@@ -332,7 +335,7 @@ impl Cx<'_> {
             "wait::ld" => Ok(One::new(Inst::TcWaitLd, OpClass::TmemWait)),
             "wait::st" => Ok(One::new(Inst::TcWaitSt, OpClass::TmemWait)),
             "fence::before_thread_sync" | "fence::after_thread_sync" => {
-                Ok(One::new(Inst::Fence, OpClass::Fence))
+                Ok(One::new(Inst::TcFence, OpClass::Fence))
             }
             "commit" => {
                 let mut multicast = false;

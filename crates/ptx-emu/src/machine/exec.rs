@@ -40,7 +40,7 @@ impl Machine<'_> {
         while left > 0 {
             let warp = &mut c.warps[w];
             // Clocks count every instruction, so the timed schedule goes one by one.
-            if warp.tracked == 0 && mask != 0 && c.clocks.is_none() {
+            if warp.tracked == 0 && !c.hb.loads_in_flight(w) && mask != 0 && c.clocks.is_none() {
                 let n = run_registers(&prog.code, warp, pc, meet, mask, left);
                 self.steps += u64::from(n);
                 pc += n;
@@ -73,6 +73,9 @@ impl Machine<'_> {
             }
             if warp.tracked != 0 && (m | undef_guard) != 0 {
                 self.touch(c, w, d.srcs, d.dsts)?;
+            }
+            if c.hb.loads_in_flight(w) && m != 0 {
+                self.hb_used(c, w, d.srcs, d.dsts);
             }
             if d.wgmma_regs && (m | undef_guard) != 0 {
                 self.wgmma_touch(c, w, pc, d.srcs, d.dsts)?;
@@ -114,9 +117,24 @@ impl Machine<'_> {
                     }
                     pc += 1;
                 }
-                Inst::Nop | Inst::Fence => pc += 1,
+                Inst::Nop => pc += 1,
+                Inst::Fence(scope) => {
+                    if m != 0 {
+                        self.hb_loads_over(c, w);
+                        c.hb.fence(w, m, *scope);
+                    }
+                    pc += 1;
+                }
+                Inst::TcFence => {
+                    if m != 0 {
+                        c.hb.fence(w, m, super::hb::Scope::Cta);
+                    }
+                    pc += 1;
+                }
                 Inst::ProxyFence => {
                     if m != 0 {
+                        self.hb_loads_over(c, w);
+                        c.hb.proxy_fence(w, m);
                         c.proxy_fence = self.steps + 1;
                     }
                     pc += 1;
@@ -158,9 +176,13 @@ impl Machine<'_> {
 
     fn other(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, inst: &Inst) -> Res<Next> {
         match inst {
-            Inst::Alu(_) | Inst::Cover(_) | Inst::Nop | Inst::Fence | Inst::ProxyFence | Inst::Bra(_) => {
-                Ok(Next::Advance)
-            }
+            Inst::Alu(_)
+            | Inst::Cover(_)
+            | Inst::Nop
+            | Inst::Fence(_)
+            | Inst::TcFence
+            | Inst::ProxyFence
+            | Inst::Bra(_) => Ok(Next::Advance),
             Inst::BrxIdx(idx, targets) => self.brx(c, w, s, pc, m, *idx, targets),
             Inst::Exit => {
                 let all = m == c.warps[w].splits[s].mask;
@@ -185,8 +207,8 @@ impl Machine<'_> {
             }
             Inst::Ld(a) => self.load(c, w, pc, m, a),
             Inst::St(a) => self.store(c, w, pc, m, a),
-            Inst::Atom { op, ty, place, addr, d, b, c: cmp } => {
-                self.atomic(c, w, pc, m, (*op, *ty, *place, *addr), *d, *b, *cmp)
+            Inst::Atom { op, ty, place, addr, d, b, c: cmp, order } => {
+                self.atomic(c, w, pc, m, (*op, *ty, *place, *addr), *d, *b, *cmp, *order)
             }
             Inst::AtomVector(i) => self.atomic_vector(c, w, pc, m, i),
             Inst::Atom128(i) => self.atomic_128(c, w, pc, m, i),
@@ -233,7 +255,7 @@ impl Machine<'_> {
             Inst::SetMaxNReg(inc, n) => self.set_max_nreg(c, w, s, pc, m, *inc, *n),
             Inst::Bulk(b) => self.bulk(c, w, pc, m, b),
             Inst::BulkCommit => self.bulk_commit(c, w, m),
-            Inst::BulkWait(n, _) => self.bulk_wait(c, w, m, *n),
+            Inst::BulkWait(n, read) => self.bulk_wait(c, w, m, *n, *read),
             Inst::CpAsync(dst, src, n, fill) => self.cp_async(c, w, pc, m, *dst, *src, *n, *fill),
             Inst::CpAsyncCommit => {
                 let warp = &mut c.warps[w];
@@ -345,6 +367,9 @@ impl Machine<'_> {
                     warp.tracked -= 1;
                     if let Some(t) = warp.lds.iter_mut().find(|t| t.op == op) {
                         t.unread -= 1;
+                        if t.unread == 0 {
+                            self.hb_ld_done(c, w, op);
+                        }
                     }
                 }
             }

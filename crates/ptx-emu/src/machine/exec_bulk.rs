@@ -3,6 +3,7 @@
 use super::cluster::abroad;
 use super::cta::{Cta, Origin, State};
 use super::exec::{Next, lanes};
+use super::hb::Does;
 use super::inst::{Addr, Bulk, Place};
 use super::ops::{Kind, OpId, Pending};
 use super::run::{Machine, Res};
@@ -46,7 +47,7 @@ impl Machine<'_> {
                     }
                     .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
                     let kind = Kind::Load { chunks, fill: map.fill(), elem: Some(map.elem), mbar, bytes };
-                    self.issue_loads(c, w, pc, kind, &to.at)?;
+                    self.issue_loads(c, w, pc, l, kind, &to.at)?;
                 }
                 Bulk::TensorStore { dims, reduce, map, coords, src } => {
                     let (map, xs) = self.map_and_coords(c, w, pc, l, *map, coords, *dims)?;
@@ -83,7 +84,7 @@ impl Machine<'_> {
                         mbar: (c.rank, mbar),
                         bytes: size,
                     };
-                    self.issue_loads(c, w, pc, kind, &to.at)?;
+                    self.issue_loads(c, w, pc, l, kind, &to.at)?;
                 }
                 Bulk::Between { dst, src, size, mbar, reduce } => {
                     let size = self.bulk_size(c, w, pc, l, *size)?;
@@ -166,7 +167,15 @@ impl Machine<'_> {
 
     /// Issues a load to the CTAs of `at`: (rank of the destination, rank of its barrier). Each destination has an
     /// operation of its own.
-    fn issue_loads(&mut self, c: &mut Cta, w: usize, pc: u32, kind: Kind, at: &[(u32, u32)]) -> Res<()> {
+    fn issue_loads(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        kind: Kind,
+        at: &[(u32, u32)],
+    ) -> Res<()> {
         let from = c.rank;
         for &(rank, bar) in at {
             let mut kind = kind.clone();
@@ -174,17 +183,22 @@ impl Machine<'_> {
             mbar.0 = bar;
             let addr = mbar.1;
             let issuer = |r| if r == from { w } else { abroad(from, w) };
-            self.on(c, bar, |m, c| m.completes_on(c, issuer(bar), pc, addr))?;
-            self.on(c, rank, |m, c| m.issue_load(c, issuer(rank), pc, kind))?;
+            self.on(c, bar, |m, c| {
+                m.completes_on(c, issuer(bar), pc, addr)?;
+                m.hb_mbar_use(c, issuer(bar), pc, l, addr)
+            })?;
+            self.on(c, rank, |m, c| m.issue_load(c, issuer(rank), pc, l, kind))?;
         }
         Ok(())
     }
 
-    fn issue_load(&mut self, c: &mut Cta, w: usize, pc: u32, kind: Kind) -> Res<()> {
+    fn issue_load(&mut self, c: &mut Cta, w: usize, pc: u32, l: usize, kind: Kind) -> Res<()> {
         let Kind::Load { chunks, bytes, .. } = &kind else { return Ok(()) };
         self.counters.bytes_loaded += u64::from(*bytes);
         let id = c.new_op(self.origin(w, pc));
         self.lease_chunks(c, w, pc, chunks, Some(id), true)?;
+        self.hb_bulk_global(c, w, pc, l, &kind)?;
+        self.hb_bulk(c, w, pc, l, id, chunks, Does::Write)?;
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
     }
 
@@ -225,6 +239,8 @@ impl Machine<'_> {
         self.counters.bytes_stored += chunks.iter().map(|k| u64::from(k.valid.count_ones())).sum::<u64>();
         let id = c.new_op(self.origin(w, pc));
         self.lease_chunks(c, w, pc, chunks, Some(id), false)?;
+        self.hb_bulk(c, w, pc, l, id, chunks, Does::Read)?;
+        self.hb_bulk_global(c, w, pc, l, &kind)?;
         c.bulk.entry((w as u32, l as u32)).or_default().open.push(id);
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
     }
@@ -246,11 +262,12 @@ impl Machine<'_> {
             let g = c.bulk.entry((w as u32, l as u32)).or_default();
             let open = std::mem::take(&mut g.open);
             g.groups.push_back(open);
+            self.hb_bulk_commit(c, w, l);
         }
         Ok(Next::Advance)
     }
 
-    pub(super) fn bulk_wait(&mut self, c: &mut Cta, w: usize, m: u32, n: u32) -> Res<Next> {
+    pub(super) fn bulk_wait(&mut self, c: &mut Cta, w: usize, m: u32, n: u32, read: bool) -> Res<Next> {
         for l in lanes(m) {
             let Some(g) = c.bulk.get(&(w as u32, l as u32)) else { continue };
             let done = g.groups.len().saturating_sub(n as usize);
@@ -261,9 +278,11 @@ impl Machine<'_> {
         for l in lanes(m) {
             let Some(g) = c.bulk.get_mut(&(w as u32, l as u32)) else { continue };
             let done = g.groups.len().saturating_sub(n as usize);
-            for o in g.groups.drain(..done).flatten() {
+            let ops: Vec<OpId> = g.groups.drain(..done).flatten().collect();
+            for &o in &ops {
                 c.released[o as usize] = true;
             }
+            self.hb_bulk_waited(c, w, l, &ops, n, read);
         }
         Ok(Next::Advance)
     }
@@ -306,12 +325,13 @@ impl Machine<'_> {
             copies.push((d, s, take, n));
         }
         let id = c.new_op(self.origin(w, pc));
-        if n == 16 && self.opts.checks.lease {
+        if n == 16 && self.opts.checks.lease && !self.opts.checks.race {
             for &(d, ..) in &copies {
                 let off = self.shared_offset(c, w, pc, u64::from(d), n)?;
                 c.shared.write_op[off / 16] = id + 1;
             }
         }
+        self.hb_cp_async(c, w, pc, m, id, &copies)?;
         c.warps[w].cp_open.push(id);
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::CpAsync { copies } })?;
         Ok(Next::Advance)
@@ -328,6 +348,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::CpGroup));
         }
         let ops: Vec<OpId> = c.warps[w].cp_groups.drain(..done).flatten().collect();
+        self.hb_cp_waited(c, w, &ops);
         for o in ops {
             c.released[o as usize] = true;
         }
@@ -352,6 +373,7 @@ impl Machine<'_> {
         let warp = &c.warps[w];
         let after: Vec<OpId> = warp.cp_open.iter().chain(warp.cp_groups.iter().flatten()).copied().collect();
         let id = c.new_op(self.origin(w, pc));
+        c.hb.cp_arrive(w, m, id);
         let kind = Kind::CpArrive { mbar, count: m.count_ones(), after };
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })?;
         Ok(Next::Advance)

@@ -3,6 +3,7 @@
 use super::cta::Cta;
 use super::decode::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 use super::exec::{Next, lanes};
+use super::hb::{Does, Order};
 use super::inst::{Access, Addr, AtomOp, AtomTy, Place, Reg};
 use super::run::{Machine, Res};
 use super::shared::WINDOW_BASE;
@@ -237,10 +238,15 @@ impl Machine<'_> {
             self.addr_defined(c, w, pc, m, a.addr)?;
         }
         let mut buf = [0u8; 64];
+        let e = self.hb_begin_load(c, w, pc, m, a);
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, a.addr, l);
             self.check_align(c, w, pc, l, addr, n)?;
             let undef = self.read(c, w, pc, l, a.place, addr, &mut buf[..n])?;
+            self.hb_touch(c, w, pc, e, 1 << l, (a.place, addr), n, Does::Read)?;
+            if let Some(order) = a.order {
+                self.hb_strong(c, w, l, (a.place, addr), order, true, false);
+            }
             for (i, r) in a.regs.iter().enumerate() {
                 let Some(r) = *r else { continue };
                 let u = (undef >> (i * eb)) as u8 & ((1u16 << eb) - 1) as u8;
@@ -255,6 +261,7 @@ impl Machine<'_> {
         let n = eb * count;
         self.addr_defined(c, w, pc, m, a.addr)?;
         let mut buf = [0u8; 64];
+        let e = self.hb_begin(c, w, pc, m, a.place, a.order);
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, a.addr, l);
             self.check_align(c, w, pc, l, addr, n)?;
@@ -269,7 +276,11 @@ impl Machine<'_> {
                 buf[i * eb..(i + 1) * eb].copy_from_slice(&v.to_le_bytes()[..eb]);
                 undef |= (u64::from(u) & ((1 << eb) - 1)) << (i * eb);
             }
+            self.hb_store(c, w, pc, e, 1 << l, (a.place, addr), &buf[..n])?;
             self.write(c, w, pc, l, a.place, addr, &buf[..n], undef)?;
+            if let Some(order) = a.order {
+                self.hb_strong(c, w, l, (a.place, addr), order, false, true);
+            }
         }
         Ok(Next::Advance)
     }
@@ -285,12 +296,19 @@ impl Machine<'_> {
         d: Option<u32>,
         b: u32,
         cmp: Option<u32>,
+        order: Order,
     ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
+        let e = self.hb_begin(c, w, pc, m, place, Some(order));
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, at, l);
             self.check_align(c, w, pc, l, addr, ty.bytes())?;
             self.atomic_lane(c, w, pc, l, (op, ty, place, addr), (d, b, cmp))?;
+            let at = self.resolve(place, addr);
+            self.hb_touch(c, w, pc, e, 1 << l, at, ty.bytes(), Does::Write)?;
+            if !ty.is_float() {
+                self.hb_strong(c, w, l, at, order, true, true);
+            }
         }
         Ok(Next::Advance)
     }
@@ -370,6 +388,8 @@ impl Machine<'_> {
     ) -> Res<Next> {
         self.whole_warp(c, w, pc, m)?;
         self.addr_defined(c, w, pc, row_lanes(regs.len()), a)?;
+        c.hb.meet(w, m);
+        let e = self.hb_begin_matrix(c, w, pc, m, regs);
         for (i, &r) in regs.iter().enumerate() {
             let mut rows = [[0u8; 16]; 8];
             let mut undef = [0u64; 8];
@@ -378,6 +398,7 @@ impl Machine<'_> {
                 let (place, addr) = self.resolve(Place::Shared, addr);
                 self.check_align(c, w, pc, 8 * i + j, addr, 16)?;
                 undef[j] = self.read(c, w, pc, 8 * i + j, place, addr, &mut rows[j])?;
+                self.hb_touch(c, w, pc, e, row_users(j, trans), (place, addr), 16, Does::Read)?;
             }
             for t in 0..32 {
                 let cells = fragment(t, trans);
@@ -407,6 +428,8 @@ impl Machine<'_> {
     ) -> Res<Next> {
         self.whole_warp(c, w, pc, m)?;
         self.addr_defined(c, w, pc, row_lanes(regs.len()), a)?;
+        c.hb.meet(w, m);
+        let e = self.hb_begin(c, w, pc, m, Place::Shared, None);
         for (i, &r) in regs.iter().enumerate() {
             let mut rows = [[0u8; 16]; 8];
             let mut undef = [0u64; 8];
@@ -422,6 +445,7 @@ impl Machine<'_> {
                 let (place, addr) = self.resolve(Place::Shared, addr);
                 self.check_align(c, w, pc, 8 * i + j, addr, 16)?;
                 self.write(c, w, pc, 8 * i + j, place, addr, &rows[j], undef[j])?;
+                self.hb_touch(c, w, pc, e, row_users(j, trans), (place, addr), 16, Does::Write)?;
             }
         }
         Ok(Next::Advance)
@@ -441,9 +465,11 @@ impl Machine<'_> {
         (class, val): Reg,
     ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
+        let e = self.hb_begin(c, w, pc, m, place, None);
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, at, l);
             let (mut map, undef) = self.read_128(c, w, pc, l, place, addr)?;
+            self.hb_touch(c, w, pc, e, 1 << l, (place, addr), 128, Does::Write)?;
             let regs = &c.warps[w].regs;
             let (v, u) = match class {
                 Class::R64 => (regs.r64[val as usize].0[l], regs.bytes64(val, l)),
@@ -517,6 +543,9 @@ impl Machine<'_> {
         self.addr_defined(c, w, pc, m, src)?;
         let (d, s) = (self.lane_addr(c, w, dst, 0), self.lane_addr(c, w, src, 0));
         let (map, undef) = self.read_128(c, w, pc, 0, Place::Shared, s)?;
+        c.hb.meet(w, m);
+        let e = self.hb_begin(c, w, pc, m, Place::Shared, None);
+        self.hb_touch(c, w, pc, e, m, (Place::Shared, s), 128, Does::Read)?;
         self.write(c, w, pc, 0, Place::Generic, d, &map[..64], undef as u64)?;
         self.write(c, w, pc, 0, Place::Generic, d + 64, &map[64..], (undef >> 64) as u64)?;
         Ok(Next::Advance)
@@ -525,6 +554,11 @@ impl Machine<'_> {
 
 fn row_lanes(matrices: usize) -> u32 {
     ((1u64 << (8 * matrices)) - 1) as u32
+}
+
+/// Lanes that hold elements of row `j` of a matrix.
+fn row_users(j: usize, trans: bool) -> u32 {
+    if trans { 0x1111_1111 << (j / 2) } else { 0xf << (4 * j) }
 }
 
 fn fragment(t: usize, trans: bool) -> [(usize, usize); 2] {

@@ -198,6 +198,7 @@ impl Machine<'_> {
             MmaOp { seq: 0, desc, layout, kind: i.kind, d, a, b, enable, mask, scale_d: i.scale_d, scale };
         op.seq = self.enter_pipe(c, w, pc, l, |m, c, w, seq| m.lease_mma_op(c, w, pc, &op, seq))?;
         self.counters.mmas += 1;
+        self.hb_mma(c, w, pc, l, &op, slot_bits / 8)?;
         let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Mma(Box::new(op)) })
     }
@@ -290,6 +291,9 @@ impl Machine<'_> {
                 }
                 Ok(())
             })?;
+            let rows = (0..shape.rows()).flat_map(|r| shape.lanes(r)).map(|lane| (base.0 + lane) / 16 & 7);
+            let rows = rows.fold(0u8, |all, r| all | 1 << r);
+            self.hb_cp(c, w, pc, l, &addrs, (base.1, shape.columns(), rows))?;
             let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
             self.put_in_flight(
                 c,
@@ -322,6 +326,8 @@ impl Machine<'_> {
             // It covers what this thread issued, whatever else is in the pipe.
             let seq = c.mma_last.get(&(w as u32, l as u32)).copied().unwrap_or(0);
             let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
+            self.hb_mbar_use(c, w, pc, l, mbar)?;
+            c.hb.commit(w, l, id);
             self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Commit { mbar, to, seq } })?;
         }
         Ok(Next::Advance)
@@ -336,7 +342,7 @@ impl Machine<'_> {
         (mbar, to): (u32, &[u32]),
         seq: u32,
     ) -> Res<()> {
-        let at = c.clocks.as_ref().map_or(0, |k| k.pipe_free.max(k.warp[w]));
+        let at = c.clocks.as_ref().map_or(0, |k| k.pipe.free.max(k.warp[w]));
         let (here, peer_seq) = (c.rank, c.pair_seq(seq));
         for &rank in to {
             self.still_there(c, w, pc, rank)?;

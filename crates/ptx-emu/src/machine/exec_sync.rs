@@ -80,6 +80,7 @@ impl Machine<'_> {
             return;
         }
         m.done_at = std::mem::take(&mut m.stamp);
+        c.hb.phase_done(addr, m.bar.phase());
         for s in c.warps.iter_mut().flat_map(|w| &mut w.splits) {
             if s.state == State::Mbar(addr) {
                 s.state = State::Ready;
@@ -167,6 +168,8 @@ impl Machine<'_> {
             }
             _ => {}
         }
+        // The barrier that knows already what the lanes have done: mostly they all arrive on one.
+        let mut published = None;
         for l in lanes(m) {
             let value = b.value.map_or(1, |v| c.warps[w].regs.r32[v as usize].0[l]);
             if let Some(rank) = self.barrier_of_peer(c, w, pc, l, b)? {
@@ -209,11 +212,13 @@ impl Machine<'_> {
                             seen: BTreeMap::new(),
                         },
                     );
+                    self.hb_mbar_init(c, w, pc, l, addr);
                     self.progress += 1;
                     continue;
                 }
                 MbarOp::Inval => {
                     self.live(c, w, pc, addr)?;
+                    self.hb_mbar_inval(c, w, l, addr);
                     if let Some(mut slot) = c.mbars.remove(&addr) {
                         let off = self.shared_offset(c, w, pc, u64::from(addr), 8)?;
                         c.shared.store(off, &slot.bar.inval().to_le_bytes(), 0);
@@ -227,6 +232,11 @@ impl Machine<'_> {
                     continue;
                 }
                 _ => {}
+            }
+            self.hb_mbar_use(c, w, pc, l, addr)?;
+            if !matches!(b.op, MbarOp::ExpectTx | MbarOp::CompleteTx) && published != Some(addr) {
+                c.hb.arrive(w, m, addr, b.relaxed);
+                published = Some(addr);
             }
             self.arrive(c, w, pc, l, addr, b, value)?;
         }
@@ -376,6 +386,8 @@ impl Machine<'_> {
                 let addr = self.barrier_addr(c, w, pc, l, b)?;
                 c.observe(addr, w as u32);
                 self.deliver(c);
+                self.hb_mbar_use(c, w, pc, l, addr)?;
+                c.hb.waited(w, 1 << l, addr, b.relaxed);
                 self.timed_wait(c, w, addr);
             }
         }
@@ -447,6 +459,9 @@ impl Machine<'_> {
             return Err(bad(format!("named barrier {id}: more than {want} threads arrive in one phase")));
         }
         let now = c.now(w);
+        c.hb.meet(w, live);
+        self.hb_loads_over(c, w);
+        c.hb.bar_arrive(w, id, op != BarOp::Arrive);
         let b = &mut c.bars[id as usize];
         b.count = want;
         b.whole = count.is_none();
@@ -509,6 +524,7 @@ impl Machine<'_> {
     fn complete_named(&mut self, c: &mut Cta, id: u32) {
         let phase = std::mem::take(&mut c.bars[id as usize]);
         let done = phase.stamp;
+        c.hb.bar_complete(id);
         for w in 0..c.warps.len() {
             if c.warps[w].splits.iter().any(|s| s.state == State::Bar(id)) {
                 let role = self.role_of(w as u32).unwrap_or_default();

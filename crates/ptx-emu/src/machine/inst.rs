@@ -55,6 +55,8 @@ pub struct Access {
     pub reg_bytes: u8,
     /// Acquire, release or stronger.
     pub ordered: bool,
+    /// How it is strong; none: it is weak.
+    pub order: Option<super::hb::Order>,
 }
 
 /// Atomic operations.
@@ -110,6 +112,14 @@ pub enum AtomTy {
 }
 
 impl AtomTy {
+    /// Floating point.
+    pub fn is_float(self) -> bool {
+        matches!(
+            self,
+            AtomTy::F32 | AtomTy::F64 | AtomTy::F16x2 | AtomTy::Bf16x2 | AtomTy::F16 | AtomTy::Bf16
+        )
+    }
+
     /// Size in bytes.
     pub fn bytes(self) -> usize {
         match self {
@@ -229,6 +239,8 @@ pub struct Mbar {
     pub value: Option<u32>,
     /// Token source of a wait (64-bit slot).
     pub state: Option<u32>,
+    /// Orders nothing by itself.
+    pub relaxed: bool,
 }
 
 /// Named-barrier operations.
@@ -531,6 +543,8 @@ pub enum Inst {
         b: u32,
         /// Second operand (cas).
         c: Option<u32>,
+        /// How it is ordered.
+        order: super::hb::Order,
     },
     /// Vector atomic.
     AtomVector(Box<super::exec_atomic::AtomVector>),
@@ -586,8 +600,10 @@ pub enum Inst {
     PendingCount(u32, u32),
     /// `fence.proxy.async` that covers shared memory.
     ProxyFence,
-    /// Any other fence.
-    Fence,
+    /// Any other fence, and how far it orders memory.
+    Fence(super::hb::Scope),
+    /// `tcgen05.fence`.
+    TcFence,
     /// `setmaxnreg`: increase?, registers.
     SetMaxNReg(bool, u32),
     /// Bulk copy.

@@ -30,6 +30,7 @@ impl Machine<'_> {
         self.landing_step = self.steps;
         self.progress += 1;
         let (w, pc) = (p.warp as usize, p.pc);
+        self.hb_landing(c, &p);
         match &p.kind {
             Kind::Load { chunks, fill, elem, mbar, bytes } => {
                 self.land_load(c, &p, chunks, fill, *elem)?;

@@ -20,6 +20,7 @@ mod exec_tmem;
 mod exec_warp;
 mod exec_wgmma;
 pub mod global;
+mod hb;
 pub mod inst;
 mod land;
 mod land_mma;

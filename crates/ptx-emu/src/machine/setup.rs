@@ -4,6 +4,7 @@
 use super::cta::{Cta, NamedBar, Warp};
 use super::decode::{self, Layout, Program};
 use super::global::{GlobalMemory, Initial};
+use super::hb::CtaHb;
 use super::shared::{SharedMemory, WINDOW_BASE};
 use super::tmem::Tmem;
 use crate::fault::{Code, Fault};
@@ -151,7 +152,7 @@ fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Ve
 }
 
 /// A CTA at its first instruction.
-pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta {
+pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3], race: bool) -> Cta {
     let rank = super::cluster::rank(id, prog.cluster.dims);
     let threads = launch.block.iter().product::<u32>();
     let n = threads.div_ceil(32);
@@ -163,6 +164,9 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
         specials(prog, launch, id, w, &mut warp);
         warps.push(warp);
     }
+    let linear = id[0] + launch.grid[0] * (id[1] + launch.grid[1] * id[2]);
+    let lanes: Vec<u32> = warps.iter().map(|w| w.lanes).collect();
+    let bytes = prog.layout.static_smem + launch.dynamic_smem;
     Cta {
         id,
         rank,
@@ -174,7 +178,8 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
         lent: vec![],
         reductions: Default::default(),
         outbox: vec![],
-        shared: SharedMemory::new(prog.layout.static_smem + launch.dynamic_smem),
+        hb: CtaHb::new(race, prog.bulk_loads, linear, &lanes, bytes),
+        shared: SharedMemory::new(bytes),
         tmem: Tmem::default(),
         warps,
         bars: [NamedBar::default(); 16],

@@ -1,0 +1,274 @@
+//! Tasks and flags. A new task is a variant here, an arm in `main.rs` and a module of its own.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use fa4_gate::cli::GateArgs;
+use regex::Regex;
+
+use crate::error::BenchError;
+use crate::fitness::FitnessArgs;
+use crate::plan::{SetName, Shard};
+use crate::publish::PublishArgs;
+
+/// Times kernels against the field, judges before it times, writes results.
+///
+/// Exit codes: 0 all right; 1 something was judged wrong; 2 usage or bad input; 3 environment (no toolchain, no device);
+/// 4 interrupted, resumable; 101 a bug in fa4.
+#[derive(Parser, Debug)]
+#[command(name = "fa4-bench", version, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub task: Task,
+}
+
+/// What this program does.
+#[derive(Subcommand, Debug)]
+pub enum Task {
+    /// Gate, then time against the field.
+    Bench(BenchArgs),
+    /// Result folders.
+    #[command(subcommand)]
+    Results(ResultsTask),
+    /// Which references are here, and what is missing.
+    Refs(RefsArgs),
+    /// What one kernel file is worth, as one JSON line: 0 unless right, else its speed against its parent.
+    Fitness(FitnessArgs),
+    /// Post a result folder as a commit status and a pull-request comment; the token comes from GITHUB_TOKEN.
+    Publish(PublishArgs),
+    /// Collect built kernels in a folder, for `bench --artifacts` on a machine without a compiler.
+    Pack(PackArgs),
+    /// The gate, as a process of `fitness`.
+    #[command(hide = true)]
+    Judge(GateArgs),
+    /// The process of one GPU; started by `bench`.
+    #[command(hide = true)]
+    Worker,
+}
+
+/// `bench`.
+#[derive(Args, Debug, Clone)]
+pub struct BenchArgs {
+    /// Rows of a committed set.
+    #[arg(long, value_enum, default_value = "claim", conflicts_with = "configs")]
+    pub set: SetName,
+    /// Rows of a file in the form of sets/README.md.
+    #[arg(long, value_name = "FILE.csv")]
+    pub configs: Option<PathBuf>,
+    /// Only rows whose id matches.
+    #[arg(long, value_name = "REGEX")]
+    pub filter: Option<String>,
+    /// References, separated by commas; default: all that are here, `none`: none.
+    #[arg(long, value_name = "LIST")]
+    pub refs: Option<String>,
+    /// Python with the references' packages.
+    #[arg(long, value_name = "PYTHON", default_value = "python3")]
+    pub refs_python: PathBuf,
+    /// A program, with arguments, that speaks the references' protocol, instead of the Python adapters.
+    #[arg(long, value_name = "COMMAND", requires = "refs")]
+    pub refs_program: Option<String>,
+    /// Folder for files that are handed to references; default: the system's for temporary files.
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// GPUs by number, separated by commas; default: all that our kernels run on.
+    #[arg(long, value_name = "LIST")]
+    pub gpus: Option<String>,
+    /// Part K of N of the rows, for several machines; `results merge` joins the folders.
+    #[arg(long, value_name = "K/N")]
+    pub shard: Option<Shard>,
+    /// Take up an interrupted run: its folder, or the newest unfinished one. Settings are that run's.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["set", "configs", "filter", "refs", "shard", "budget", "out", "cand", "mock", "seed"])]
+    #[allow(clippy::option_option, reason = "absent, without and with a value")]
+    pub resume: Option<Option<PathBuf>>,
+    /// Seconds of timing a row may take; data, oracle and compilation apart.
+    #[arg(long, value_name = "SECONDS", default_value_t = 6.0)]
+    pub budget: f64,
+    /// Seconds after which a row counts as hung.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    pub timeout: f64,
+    /// Seed of the data.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Where the results go; default: a new folder below results/.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Kernels built by `fa4-bench pack`, instead of compiling.
+    #[arg(long, value_name = "DIR", conflicts_with = "cand")]
+    pub artifacts: Option<PathBuf>,
+    /// The workspace's folder; default: where this program was built, else the current one.
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// A kernel file to judge and time in place of ours.
+    #[arg(long, value_name = "FILE.cu", requires = "namespace")]
+    pub cand: Option<PathBuf>,
+    /// What the candidate is called in tables.
+    #[arg(long, value_name = "NAME", requires = "cand")]
+    pub namespace: Option<String>,
+    /// Write one object per row as a JSON array.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// No progress; only the verdict.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// For tests: no GPU but a mock of one, as `gpus=2;row_ms=20;refs=a:0.9,b;fault=hang@REGEX`. Its figures mean nothing.
+    #[arg(long, value_name = "SPEC")]
+    pub mock: Option<String>,
+}
+
+/// `results`.
+#[derive(Subcommand, Debug, Clone)]
+pub enum ResultsTask {
+    /// Join the folders of shards; refuses those of different versions or settings.
+    Merge {
+        /// The folders.
+        #[arg(required = true, num_args = 1..)]
+        folders: Vec<PathBuf>,
+        /// Where the result goes.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+    /// Write results/INDEX.md.
+    Index {
+        /// The folder of folders; default: the workspace's.
+        #[arg(long, value_name = "DIR")]
+        results: Option<PathBuf>,
+    },
+    /// Make README.md, rows.csv, summary.md and the plots of a folder anew; without a folder, print the newest's summary.
+    Report {
+        /// The folder.
+        folder: Option<PathBuf>,
+        /// Also put the table between the markers `generated: bench` of this file.
+        #[arg(long, value_name = "FILE.md")]
+        into: Option<PathBuf>,
+    },
+    /// Write a folder's results in another project's form.
+    Export {
+        /// The folder.
+        folder: PathBuf,
+        /// The form.
+        #[arg(long, value_enum)]
+        format: ExportFormat,
+        /// Where it goes.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+}
+
+/// Forms to export to.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// flashinfer-bench: Definition, Workload, Solution, Trace.
+    Flashinfer,
+}
+
+/// `refs`.
+#[derive(Args, Debug, Clone)]
+pub struct RefsArgs {
+    /// Python with the references' packages.
+    #[arg(long, value_name = "PYTHON", default_value = "python3")]
+    pub refs_python: PathBuf,
+    /// A program, with arguments, that speaks the references' protocol, instead of the Python adapters.
+    #[arg(long, value_name = "COMMAND")]
+    pub refs_program: Option<String>,
+    /// The workspace's folder.
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+}
+
+/// `pack`.
+#[derive(Args, Debug, Clone)]
+pub struct PackArgs {
+    /// Architectures, separated by commas, as `sm_90a`; default: all.
+    #[arg(long, value_name = "LIST")]
+    pub arch: Option<String>,
+    /// Where the kernels go.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+impl BenchArgs {
+    /// The filter, compiled.
+    ///
+    /// # Errors
+    /// Not a regular expression.
+    pub fn pattern(&self) -> Result<Option<Regex>, BenchError> {
+        Ok(fa4_gate::cli::filter(self.filter.as_deref())?)
+    }
+
+    /// The references asked for; `None`: all.
+    pub fn references(&self) -> Option<Vec<String>> {
+        let list = self.refs.as_deref()?;
+        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
+        Some(names.map(str::to_string).collect())
+    }
+
+    /// The GPUs asked for; `None`: all.
+    ///
+    /// # Errors
+    /// Not a list of numbers.
+    pub fn ordinals(&self) -> Result<Option<Vec<u32>>, BenchError> {
+        let Some(list) = self.gpus.as_deref() else { return Ok(None) };
+        let numbers: Result<Vec<u32>, _> = list.split(',').map(|n| n.trim().parse()).collect();
+        let wrong = |what: &str| BenchError::Flag { flag: "--gpus", value: list.into(), what: what.into() };
+        let mut numbers = numbers.map_err(|_| wrong("expected numbers separated by commas, as in 0,1"))?;
+        numbers.sort_unstable();
+        match numbers.windows(2).any(|pair| pair[0] == pair[1]) {
+            true => Err(wrong("a GPU is named twice")),
+            false => Ok(Some(numbers)),
+        }
+    }
+
+    /// Flags that clap cannot judge.
+    ///
+    /// # Errors
+    /// What is wrong and what is allowed.
+    pub fn check(&self) -> Result<(), BenchError> {
+        for (flag, value) in [("--budget", self.budget), ("--timeout", self.timeout)] {
+            if !(value.is_finite() && value > 0.0) {
+                let what = "expected a number of seconds above 0".to_string();
+                return Err(BenchError::Flag { flag, value: value.to_string(), what });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn bench(args: &[&str]) -> Result<BenchArgs, clap::Error> {
+        let cli = Cli::try_parse_from(["fa4-bench", "bench"].iter().chain(args))?;
+        let Task::Bench(args) = cli.task else { panic!("another task") };
+        Ok(args)
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_are_checked() {
+        assert_eq!(bench(&["--gpus", "1,0"]).unwrap().ordinals().unwrap(), Some(vec![0, 1]));
+        for bad in ["0,x", "0,0", ""] {
+            assert!(bench(&["--gpus", bad]).unwrap().ordinals().is_err(), "{bad}");
+        }
+        assert_eq!(bench(&["--refs", "none"]).unwrap().references(), Some(vec![]));
+        assert_eq!(bench(&["--refs", "fa3, torch-cudnn"]).unwrap().references().unwrap().len(), 2);
+        assert!(bench(&["--budget", "0"]).unwrap().check().is_err());
+        assert!(bench(&["--shard", "3/2"]).is_err());
+        assert!(bench(&["--cand", "k.cu"]).is_err());
+    }
+
+    #[test]
+    fn a_run_that_is_taken_up_keeps_its_settings() {
+        assert_eq!(bench(&["--resume"]).unwrap().resume, Some(None));
+        assert_eq!(bench(&["--resume", "x"]).unwrap().resume, Some(Some("x".into())));
+        assert!(bench(&["--resume", "--set", "real"]).is_err());
+        assert!(bench(&["--resume", "--budget", "3"]).is_err());
+    }
+}
