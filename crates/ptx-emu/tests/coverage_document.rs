@@ -29,7 +29,8 @@ fn opcodes_of(text: &str, name: &str) -> BTreeMap<String, Opcode> {
 
 /// Opcodes of every `.ptx` below a folder.
 fn opcodes_below(folder: &str) -> BTreeSet<String> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(root().join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(root().join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|e| e == "ptx"));
     assert!(!files.is_empty(), "{folder}");
     files.iter().flat_map(|path| opcodes_of(&read(path), &path.to_string_lossy()).into_keys()).collect()
@@ -52,7 +53,8 @@ impl Evidence {
         }
         let mut foreign: BTreeSet<String> =
             ["foreign/triton/sm_100a", "foreign/triton/sm_90a"].into_iter().flat_map(opcodes_below).collect();
-        let fa4: serde_json::Value = serde_json::from_str(&read(&root().join("foreign/fa4/evidence.json"))).unwrap();
+        let fa4: serde_json::Value =
+            serde_json::from_str(&read(&root().join("foreign/fa4/evidence.json"))).unwrap();
         let proven = fa4["opcodes"].as_array().expect("evidence.json lists opcodes");
         foreign.extend(proven.iter().map(|opcode| opcode.as_str().unwrap().to_string()));
         Self { silicon, foreign }
@@ -118,7 +120,8 @@ fn document() -> String {
     for opcode in refused {
         let why = known[*opcode].unsupported.as_deref().unwrap_or_default();
         let why = why.strip_prefix(&format!("opcode `{opcode}`")).unwrap_or(why).trim();
-        let _ = writeln!(text, "- `{opcode}`{}", if why.is_empty() { String::new() } else { format!(": {why}") });
+        let _ =
+            writeln!(text, "- `{opcode}`{}", if why.is_empty() { String::new() } else { format!(": {why}") });
     }
     for (title, opcodes) in &families {
         let _ = write!(text, "\n## {title}\n\n| opcode | runs | evidence |\n|---|---|---|\n");
