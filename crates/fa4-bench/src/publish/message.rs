@@ -133,7 +133,9 @@ mod tests {
         let rows: Vec<RunRow> = (0..30).map(|i| row(i, Status::Fault, &"long reason ".repeat(50))).collect();
         let said = word(&Env::empty(), &rows, 30, &"a row of a table\n".repeat(10_000), "h200");
         assert!(said.comment.chars().count() < 65_536);
-        assert!(said.comment.contains("and 10 more") && said.comment.contains("the rest is in the result folder"));
+        assert!(
+            said.comment.contains("and 10 more") && said.comment.contains("the rest is in the result folder")
+        );
         assert!(said.comment.ends_with("</details>\n"));
         assert_eq!(clipped("abcdef", 4), "abc…");
     }

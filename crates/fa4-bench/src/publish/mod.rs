@@ -73,7 +73,11 @@ impl PublishArgs {
         }
         let printable = |s: &str| !s.is_empty() && s.len() <= 100 && !s.chars().any(char::is_control);
         if !printable(&self.context) || self.context.contains("--") {
-            return Err(flag("--context", &self.context, "expected a name of up to 100 characters without `--`"));
+            return Err(flag(
+                "--context",
+                &self.context,
+                "expected a name of up to 100 characters without `--`",
+            ));
         }
         Ok(())
     }
@@ -108,7 +112,8 @@ pub fn publish(
         return Ok(exit::OK);
     }
     let token = token().ok_or(PublishError::NoToken { variable: TOKEN_VARIABLE })?;
-    let secret = Secret::new(&token).map_err(|what| PublishError::Token { variable: TOKEN_VARIABLE, what })?;
+    let secret =
+        Secret::new(&token).map_err(|what| PublishError::Token { variable: TOKEN_VARIABLE, what })?;
     let github = GitHub::new(Http::new(&args.api, secret, patience.clone())?);
     github.send(&status)?;
     writeln!(out, "status `{}` of {sha}: {}", args.context, message.state).map_err(PublishError::Output)?;

@@ -33,7 +33,9 @@ pub enum SecretError {
     #[error("the token has fewer than 8 characters")]
     Short,
     /// Would break out of the header that it is sent in.
-    #[error("the token has characters that no token has (a line break, a blank, something that is not ASCII)")]
+    #[error(
+        "the token has characters that no token has (a line break, a blank, something that is not ASCII)"
+    )]
     Characters,
 }
 
@@ -54,7 +56,8 @@ impl Secret {
 
     /// The value of an `Authorization` header, marked so that HTTP libraries do not print it either.
     pub fn authorization(&self) -> HeaderValue {
-        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).expect("graphic ASCII is a header's value");
+        let mut value =
+            HeaderValue::from_str(&format!("Bearer {}", self.0)).expect("graphic ASCII is a header's value");
         value.set_sensitive(true);
         value
     }
@@ -63,7 +66,8 @@ impl Secret {
     /// percent-encoded, or cut off at the end. Also without anything that looks like another token.
     pub fn redact(&self, text: &str) -> String {
         let mut clean = text.to_string();
-        let forms = std::iter::once(self.0.clone()).chain([percent_encoded(&self.0)]).chain(base64_cores(&self.0));
+        let forms =
+            std::iter::once(self.0.clone()).chain([percent_encoded(&self.0)]).chain(base64_cores(&self.0));
         for form in forms {
             clean = clean.replace(&form, HIDDEN);
         }

@@ -114,7 +114,8 @@ fn perform(mut stream: TcpStream, act: Act) {
             write!(stream, "{}\r\n{body}", head(status, body.len()))
         }
         Act::AnswerWith(status, headers, body) => {
-            let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            let headers: String =
+                headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
             write!(stream, "{}{headers}\r\n{body}", head(status, body.len()))
         }
         Act::Hang => {
@@ -339,7 +340,8 @@ fn a_token_that_is_echoed_is_not_passed_on() {
 fn a_redirection_does_not_get_the_token() {
     for status in [301, 302, 307, 308] {
         let other = Server::start(|request, _| well_behaved(request, &json!([])));
-        let target: &'static str = Box::leak(format!("{}/elsewhere?token={TOKEN}", other.address).into_boxed_str());
+        let target: &'static str =
+            Box::leak(format!("{}/elsewhere?token={TOKEN}", other.address).into_boxed_str());
         let headers: &'static [(&str, &str)] = Box::leak(Box::new([("Location", target)]));
         let server = Server::start(move |_, _| Act::AnswerWith(status, headers, String::new()));
         let error = run(&server).unwrap_err();
@@ -413,7 +415,10 @@ fn bad_input_is_refused_before_anything_is_sent() {
     refused(PublishArgs { sha: Some("HEAD".into()), ..good.clone() }, "40 hex digits");
     refused(PublishArgs { context: "a -->".into(), ..good.clone() }, "without `--`");
     refused(PublishArgs { api: concat!("http", "://example.org").into(), ..good.clone() }, "clear text");
-    refused(PublishArgs { api: concat!("https", "://me:pass@github.com").into(), ..good.clone() }, "user name");
+    refused(
+        PublishArgs { api: concat!("https", "://me:pass@github.com").into(), ..good.clone() },
+        "user name",
+    );
     refused(PublishArgs { folder: "nowhere".into(), ..good.clone() }, "nowhere");
     // The folder's run was not built from a commit.
     refused(PublishArgs { sha: None, ..good.clone() }, "give --sha");
