@@ -44,6 +44,10 @@ pub fn marker(context: &str) -> String {
 pub fn message(folder: &Path, context: &str) -> Result<Message, PublishError> {
     let broken = |error: BenchError| PublishError::Results { path: folder.into(), what: error.to_string() };
     let env = folder::env(folder).map_err(broken)?;
+    if env.settings.mock.is_some() {
+        let what = "holds a mock's figures, which mean nothing to anybody".into();
+        return Err(PublishError::Results { path: folder.into(), what });
+    }
     let rows = folder::rows(folder).map_err(broken)?;
     let planned = folder::cases(folder).map_err(broken)?.len();
     let table = fs::read_to_string(folder.join(SUMMARY));
@@ -71,7 +75,8 @@ fn word(env: &Env, rows: &[RunRow], planned: usize, table: &str, context: &str) 
         let _ = writeln!(comment, "{}\n", code(&format!("{}{tail}", lines.join("\n"))));
     }
     let room = MOST_COMMENT_CHARS.saturating_sub(comment.chars().count());
-    let _ = write!(comment, "<details><summary>Table</summary>\n\n{}\n\n</details>\n", shortened(table, room));
+    let _ =
+        write!(comment, "<details><summary>Table</summary>\n\n{}\n\n</details>\n", shortened(table, room));
     Message { state, description: clipped(&summary, MOST_DESCRIPTION_CHARS), comment }
 }
 
