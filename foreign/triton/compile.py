@@ -3,7 +3,7 @@
     python3 compile.py OUTDIR [--arch 100|90] [--only REGEX] [--later]
 
 Writes OUTDIR/NAME.ptx exactly as Triton emitted it, and OUTDIR/NAME.json with what a launcher has to know.
-`--later` adds the kernels that the emulator does not run yet (two CTAs, cluster launch control, mxfp8, gather).
+`--later` adds the kernels that the emulator does not run yet (mxfp8).
 """
 
 import argparse
@@ -76,12 +76,12 @@ def cases(kernels, arch):
     yield (
         "matmul_two_ctas", kernels.matmul_tma,
         dict(a_desc=desc(256, 64), b_desc=desc(128, 64), c_desc=desc(256, 128)) | sizes,
-        dict(BM=256, BN=128, BK=64, WS=False), pipelined | dict(num_ctas=2), True,
+        dict(BM=256, BN=128, BK=64, WS=False), pipelined | dict(num_ctas=2), False,
     )
     if blackwell:
         yield (
             "matmul_clc", kernels.matmul_persistent, maps | sizes,
-            dict(PROGRAMS=4, WS=False, FLAT=False) | tile, pipelined | dict(clc=True), True,
+            dict(PROGRAMS=4, WS=False, FLAT=False) | tile, pipelined | dict(clc=True), False,
         )
         yield (
             "matmul_mxfp8", kernels.matmul_mxfp8,
@@ -97,7 +97,7 @@ def cases(kernels, arch):
                 x_desc=desc(32, 64, "fp32"), table_desc=desc(1, 64, "fp32"), y_desc=desc(32, 64, "fp32"),
                 index_ptr="*i32",
             ),
-            dict(BM=32, BN=64), dict(num_warps=4), True,
+            dict(BM=32, BN=64), dict(num_warps=4), False,
         )
 
 

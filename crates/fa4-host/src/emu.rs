@@ -32,6 +32,18 @@ impl EmuModule {
     }
 }
 
+impl EmuModule {
+    /// A module that exists as a tree, such as a mutant's.
+    pub fn of(module: Module) -> Self {
+        EmuModule(Arc::new(module))
+    }
+
+    /// The resolved tree.
+    pub fn tree(&self) -> &Module {
+        &self.0
+    }
+}
+
 /// One emulated device: its memory and how it runs kernels.
 pub struct EmuDevice {
     memory: GlobalMemory,

@@ -96,6 +96,16 @@ pub fn matmul(a: &[f64], b: &[f64], [m, n, k]: [usize; 3], unit: MatrixUnit, out
     expected
 }
 
+/// y + (t\[index\] + x) in f32, of rows of `columns`: the inner sum is rounded, then the outer.
+pub fn gather_add(x: &[f64], t: &[f64], index: &[usize], y: &[f64], columns: usize) -> Expected {
+    let mut expected = Expected::new(columns, x.len());
+    for (i, (x, y)) in x.iter().zip(y).enumerate() {
+        let inner = t[index[i / columns] * columns + i % columns] + x;
+        expected.push(inner + y, Format::F32.ulp(inner) / 2.0, Format::F32);
+    }
+    expected
+}
+
 /// Row-wise softmax of a dense matrix with `n` columns, in f32.
 pub fn softmax(x: &[f64], n: usize) -> Expected {
     let mut expected = Expected::new(n, x.len());
