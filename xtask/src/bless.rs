@@ -13,6 +13,9 @@ use crate::spawn::{cargo, status, workspace};
 /// The variable that tells golden tests to write instead of compare.
 const BLESS: &str = "PTX_EMU_BLESS";
 
+/// Documents with parts that a test generates.
+const DOCUMENTS: &str = "docs/kernels";
+
 /// The command.
 pub fn run(args: &cli::Bless) -> Outcome {
     if std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "0" && value != "false") {
@@ -51,14 +54,15 @@ pub fn run(args: &cli::Bless) -> Outcome {
     }
 }
 
-/// Files in test folders, other than Rust, that differ from the last commit or are new.
+/// Files in test folders, other than Rust, and documents with generated parts that differ from the last commit or are new.
 fn changed_goldens() -> Result<Vec<String>, Failure> {
     let output = Command::new("git")
-        .args(["status", "--porcelain", "--untracked-files=all", "--", "crates"])
+        .args(["status", "--porcelain", "--untracked-files=all", "--", "crates", DOCUMENTS])
         .current_dir(workspace())
         .output()
         .map_err(|error| Failure::Environment(format!("cannot run git: {error}")))?;
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let is_golden = |path: &&str| path.contains("/tests/") && !path.ends_with(".rs");
+    let is_golden =
+        |path: &&str| path.starts_with(DOCUMENTS) || path.contains("/tests/") && !path.ends_with(".rs");
     Ok(listed.lines().filter_map(|line| line.get(3..)).filter(is_golden).map(str::to_owned).collect())
 }

@@ -16,7 +16,21 @@ use clap::Parser;
 use cli::{Cli, Command};
 use outcome::Outcome;
 
+/// Makes a closed standard output (`… | head`) end the program quietly, with the code that a shell shows for SIGPIPE:
+/// `println!` would panic, and exit code 101 means a bug in fa4.
+fn end_quietly_when_nobody_reads() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+            std::process::exit(141);
+        }
+        usual(panic);
+    }));
+}
+
 fn main() -> ExitCode {
+    end_quietly_when_nobody_reads();
     match run(&Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

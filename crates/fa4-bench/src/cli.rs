@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fa4_gate::cli::GateArgs;
 use regex::Regex;
 
 use crate::error::BenchError;
+use crate::fitness::FitnessArgs;
 use crate::plan::{SetName, Shard};
 use crate::publish::PublishArgs;
 
@@ -31,10 +33,15 @@ pub enum Task {
     Results(ResultsTask),
     /// Which references are here, and what is missing.
     Refs(RefsArgs),
+    /// What one kernel file is worth, as one JSON line: 0 unless right, else its speed against its parent.
+    Fitness(FitnessArgs),
     /// Post a result folder as a commit status and a pull-request comment; the token comes from GITHUB_TOKEN.
     Publish(PublishArgs),
     /// Collect built kernels in a folder, for `bench --artifacts` on a machine without a compiler.
     Pack(PackArgs),
+    /// The gate, as a process of `fitness`.
+    #[command(hide = true)]
+    Judge(GateArgs),
     /// The process of one GPU; started by `bench`.
     #[command(hide = true)]
     Worker,

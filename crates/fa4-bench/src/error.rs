@@ -67,6 +67,14 @@ pub enum BenchError {
         /// The system's words.
         source: std::io::Error,
     },
+    /// A process of `fitness` that gave no verdict.
+    #[error("{what}")]
+    Fitness {
+        /// Its words.
+        what: String,
+        /// Its exit code.
+        code: u8,
+    },
     /// Publishing.
     #[error(transparent)]
     Publish(#[from] crate::publish::PublishError),
@@ -89,7 +97,7 @@ impl BenchError {
             BenchError::NoGpu(_) => exit::ENVIRONMENT,
             BenchError::Gate(error) => error.exit_code(),
             BenchError::Publish(error) => error.exit_code(),
-            BenchError::Worker { code, .. } => *code,
+            BenchError::Fitness { code, .. } | BenchError::Worker { code, .. } => *code,
             _ => exit::USAGE,
         }
     }

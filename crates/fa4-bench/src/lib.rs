@@ -8,6 +8,7 @@
 //!   [`refs`]: other people's kernels; [`tensors`]: bytes of buffers; [`mock`]: one for tests.
 //! - [`record`]: what a row is on disk; [`folder`]: where rows lie; [`env`]: what a run rests on; [`stats`], [`caveats`],
 //!   [`verdict`]: what the times say.
+//! - [`fitness`]: what one kernel file is worth, for a search.
 //! - [`publish`]: a folder as a commit status and a comment on a pull request.
 //! - [`results`]: folders joined, listed, reported, exported; [`render`] and [`plot`]: rows for people; [`rows`]: for scripts.
 
@@ -18,6 +19,7 @@ pub mod cli;
 pub mod counts;
 pub mod env;
 pub mod error;
+pub mod fitness;
 pub mod folder;
 pub mod gpu;
 pub mod measure;

@@ -6,13 +6,18 @@ use clap::Parser;
 use fa4_bench::cli::{Cli, Task};
 use fa4_bench::error::BenchError;
 use fa4_bench::publish::{self, Patience, PublishArgs, TOKEN_VARIABLE};
-use fa4_bench::{bench, gpu, refs, results, worker};
+use fa4_bench::{bench, fitness, gpu, refs, results, worker};
+use fa4_gate::cli::GateArgs;
+use fa4_gate::error::{GateError, exit};
+use fa4_gate::gate;
 
 fn main() -> ExitCode {
     let result = match &Cli::parse().task {
         Task::Bench(args) => bench::bench(args, &bench::stop_on_interrupt()),
         Task::Results(task) => results::run(task),
         Task::Refs(args) => refs::list(args),
+        Task::Fitness(args) => fitness::fitness(args),
+        Task::Judge(args) => judge(args),
         Task::Publish(args) => publish(args),
         Task::Pack(args) => gpu::pack(args),
         Task::Worker => Ok(worker::work()),
@@ -29,4 +34,17 @@ fn main() -> ExitCode {
 fn publish(args: &PublishArgs) -> Result<u8, BenchError> {
     let token = || std::env::var(TOKEN_VARIABLE).ok();
     Ok(publish::publish(args, token, &Patience::default(), &mut std::io::stdout())?)
+}
+
+/// The gate; what is the file's own fault before anything runs has an exit code of its own.
+fn judge(args: &GateArgs) -> Result<u8, BenchError> {
+    match gate::gate(args, &gate::stop_on_interrupt()) {
+        Err(error @ (GateError::Build(_) | GateError::NoEntry { .. }))
+            if error.exit_code() == exit::USAGE =>
+        {
+            eprintln!("error: {error}");
+            Ok(fitness::UNCOMPILABLE)
+        }
+        done => Ok(done?),
+    }
 }

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use fa4_kernels::arch::Arch;
 use ptx_emu::launch::Schedule;
 use regex::Regex;
 
 use crate::error::GateError;
+use crate::foreign::command::ForeignTask;
 
 /// Compiles kernels, runs them on every case and compares with an f64 oracle.
 ///
@@ -35,6 +37,89 @@ pub enum Task {
         #[arg(short, long)]
         quiet: bool,
     },
+    /// Lay a kernel open: roles, barriers, memory maps, register budget, launch, predicted schedule.
+    Plan(PlanArgs),
+    /// Kernels of other projects in the emulator: the evidence for the emulator.
+    Foreign {
+        /// Whose.
+        #[command(subcommand)]
+        task: ForeignTask,
+    },
+    /// Break a kernel's synchronisation one instruction at a time; every mutant must be caught or be justified.
+    Mutate(MutateArgs),
+    /// Compile the instruction probes into the build cache, for `--device both` on a machine without a compiler.
+    Prebuild {
+        /// Architecture of the GPU.
+        #[arg(long, default_value = "sm_90a")]
+        arch: Arch,
+    },
+}
+
+/// Flags of `plan`.
+#[derive(Args, Debug, Clone)]
+pub struct PlanArgs {
+    /// The kernel (fwd_sm100), or one of its entries (fwd_sm100_hd64_bf16_causal).
+    #[arg(value_name = "KERNEL")]
+    pub kernel: String,
+    /// The variant, as in hd128_bf16_full [default: the kernel's first].
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// Draw barriers, memory maps and schedule: one file for a path that ends in .svg, else a folder of them.
+    #[arg(long, value_name = "FILE.svg|FOLDER")]
+    pub svg: Option<PathBuf>,
+    /// Write everything as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// A kernel file to lay open in place of ours.
+    #[arg(long, value_name = "FILE.cu", requires = "namespace")]
+    pub cand: Option<PathBuf>,
+    /// What the candidate is called.
+    #[arg(long, value_name = "NAME", requires = "cand")]
+    pub namespace: Option<String>,
+}
+
+/// Flags of `mutate`.
+#[derive(Args, Debug, Clone)]
+pub struct MutateArgs {
+    /// The kernel: fwd_sm100 or fwd_sm90.
+    pub kernel: String,
+    /// A fixed part of the mutants, a few of each class, in seconds.
+    #[arg(long)]
+    pub subset: bool,
+    /// Only mutants whose name matches; --list prints the names.
+    #[arg(long, value_name = "REGEX")]
+    pub filter: Option<String>,
+    /// Only variants whose name matches, such as hd64.
+    #[arg(long, value_name = "REGEX")]
+    pub case: Option<String>,
+    /// Take over what an earlier run of the same kernel and program has found.
+    #[arg(long)]
+    pub resume: bool,
+    /// Mutants at a time; one per core if not given.
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<std::num::NonZeroUsize>,
+    /// Seeds of the random schedule, from A to B−1, which follow on the other schedules.
+    #[arg(long, value_name = "A..B", default_value = "1..6")]
+    pub seeds: String,
+    /// Write one object per mutant as a JSON array.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Rewrite the kernel's table in this document, where all of its mutants were run.
+    #[arg(long, value_name = "FILE.md")]
+    pub doc: Option<PathBuf>,
+    /// Print the names of the mutants and run none.
+    #[arg(long)]
+    pub list: bool,
+    /// No progress; only holes and the verdict.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+impl MutateArgs {
+    /// Seeds of the random schedule.
+    pub fn seeds(&self) -> Result<std::ops::Range<u64>, GateError> {
+        seeds(&self.seeds)
+    }
 }
 
 /// Where kernels run.
@@ -46,7 +131,7 @@ pub enum DeviceKind {
     Emu,
     /// A GPU.
     Cuda,
-    /// Both.
+    /// Both, and the instruction probes word by word.
     Both,
 }
 
@@ -130,26 +215,31 @@ impl GateArgs {
 
     /// The runs that each case gets.
     pub fn runs(&self) -> Result<Vec<Run>, GateError> {
-        let mut schedules = match &self.schedule {
-            None => Schedule::ALL.to_vec(),
-            Some(list) => list.split(',').map(|name| schedule(list, name)).collect::<Result<_, _>>()?,
-        };
-        let seeds = match &self.seeds {
-            None => self.seed..self.seed + 1,
-            Some(text) => seeds(text)?,
-        };
-        if self.seeds.is_some() && !schedules.contains(&Schedule::Random) {
-            schedules.push(Schedule::Random);
-        }
-        let mut runs = Vec::new();
-        for schedule in schedules {
-            match schedule {
-                Schedule::Random => runs.extend(seeds.clone().map(|seed| Run { schedule, seed })),
-                _ => runs.push(Run { schedule, seed: self.seed }),
-            }
-        }
-        Ok(runs)
+        runs(self.schedule.as_deref(), self.seed, self.seeds.as_deref())
     }
+}
+
+/// The runs that `--schedule`, `--seed` and `--seeds` ask for.
+pub fn runs(list: Option<&str>, seed: u64, many: Option<&str>) -> Result<Vec<Run>, GateError> {
+    let mut schedules = match list {
+        None => Schedule::ALL.to_vec(),
+        Some(list) => list.split(',').map(|name| schedule(list, name)).collect::<Result<_, _>>()?,
+    };
+    let of_random = match many {
+        None => seed..seed + 1,
+        Some(text) => seeds(text)?,
+    };
+    if many.is_some() && !schedules.contains(&Schedule::Random) {
+        schedules.push(Schedule::Random);
+    }
+    let mut runs = Vec::new();
+    for schedule in schedules {
+        match schedule {
+            Schedule::Random => runs.extend(of_random.clone().map(|seed| Run { schedule, seed })),
+            _ => runs.push(Run { schedule, seed }),
+        }
+    }
+    Ok(runs)
 }
 
 fn schedule(list: &str, name: &str) -> Result<Schedule, GateError> {

@@ -90,6 +90,28 @@ pub enum GateError {
     /// The committed foreign kernels.
     #[error(transparent)]
     Foreign(#[from] crate::foreign::Error),
+    /// FlashAttention-4's kernels.
+    #[error(transparent)]
+    Fa4(#[from] crate::foreign::fa4::Error),
+    /// The triage of remarks on foreign kernels.
+    #[error("{0}")]
+    Findings(String),
+    /// The list of justified survivors, or the document about them.
+    #[error("{}: {what}", path.display())]
+    Mutants {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A recorded instruction probe.
+    #[error("{file}: {what}")]
+    Probe {
+        /// The file, with the line where there is one.
+        file: String,
+        /// What is wrong.
+        what: String,
+    },
     /// A twin's description.
     #[error("{}: {what}", path.display())]
     Twin {
@@ -105,6 +127,7 @@ impl GateError {
     pub fn exit_code(&self) -> u8 {
         match self {
             GateError::Build(error) if error.is_environment() => exit::ENVIRONMENT,
+            GateError::Fa4(error) if error.is_environment() => exit::ENVIRONMENT,
             GateError::Toolchain(_) | GateError::NoDevice { .. } => exit::ENVIRONMENT,
             _ => exit::USAGE,
         }

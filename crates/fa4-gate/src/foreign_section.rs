@@ -8,6 +8,7 @@ use ptx_emu::launch::Options;
 use regex::Regex;
 
 use crate::cli::Run;
+use crate::foreign::findings::Finding;
 use crate::foreign::{self, Case, Emulator, Error, Fault, Kernel, Setup};
 use crate::pool;
 use crate::rows::{Row, Status};
@@ -68,6 +69,19 @@ impl Section {
         progress: &ProgressBar,
         cost: u64,
     ) -> (Vec<Row>, bool) {
+        let (results, interrupted) = self.judge_and_remark(runs, strict, stop, progress, cost);
+        (results.into_iter().map(|(row, _)| row).collect(), interrupted)
+    }
+
+    /// The same, with what the emulator remarked on each run.
+    pub fn judge_and_remark(
+        &self,
+        runs: &[Run],
+        strict: bool,
+        stop: &AtomicBool,
+        progress: &ProgressBar,
+        cost: u64,
+    ) -> (Vec<(Row, Vec<Finding>)>, bool) {
         let jobs: Vec<(&Job, Run)> =
             self.jobs.iter().flat_map(|job| runs.iter().map(move |run| (job, *run))).collect();
         let rows = pool::run(&jobs, pool::cores(), stop, |(job, run)| {
@@ -79,7 +93,7 @@ impl Section {
         (rows.into_iter().flatten().collect(), interrupted)
     }
 
-    fn one(&self, job: &Job, how: Run, strict: bool) -> Row {
+    fn one(&self, job: &Job, how: Run, strict: bool) -> (Row, Vec<Finding>) {
         let (kernel, start) = (&self.kernels[job.kernel], Instant::now());
         let setup = {
             let mut slot = pool::lock(&job.setup);
@@ -100,8 +114,10 @@ impl Section {
                 }
             }
         };
-        Row {
-            kernel: format!("{NAMESPACE}/{}", kernel.id()),
+        let name = format!("{NAMESPACE}/{}", kernel.id());
+        let findings = device.report().map(|report| Finding::all(&name, report)).unwrap_or_default();
+        let row = Row {
+            kernel: name,
             case: job.case.problem.to_string(),
             status,
             schedule: Some(how.schedule.as_str()),
@@ -114,6 +130,7 @@ impl Section {
             reason,
             seconds: start.elapsed().as_secs_f64(),
             digest: None,
-        }
+        };
+        (row, findings)
     }
 }

@@ -16,13 +16,14 @@ use ptx_emu::launch::{Options, Schedule};
 use crate::cli::{DeviceKind, GateArgs, Run, filter};
 use crate::error::{GateError, exit};
 use crate::evidence::Evidence;
+use crate::foreign::fa4;
 use crate::foreign_section::Section;
 use crate::gpu::{GpuRun, Places};
 use crate::kernels::{Candidate, Kernel, compile, compile_for_gpu, ring_depth, takes_candidates, workspace};
 use crate::rows::{Row, Status, write_json};
 use crate::select::{Routed, Source, left_to_others, select, select_full, thinned};
 use crate::session::{Session, Setup, judge_all};
-use crate::{evidence, gpu, pipeline, pool, table};
+use crate::{evidence, gpu, pipeline, pool, probes, table};
 
 /// Cost of a foreign case in the unit of [`fa4_spec::Case::cost`], roughly.
 const FOREIGN_COST: u64 = 10;
@@ -86,8 +87,19 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     let with_foreign =
         candidate.is_none() && args.configs.is_none() && !args.smoke && args.device != DeviceKind::Cuda;
     let foreign = Section::open(pattern.as_ref())?;
+    // So do the instruction probes, wherever the emulator is what is asked about.
+    let with_probes = with_foreign && matches!(args.device, DeviceKind::Emu | DeviceKind::Both);
+    let probes = with_probes.then(|| probes::Section::open(&root, pattern.as_ref())).transpose()?;
+    let probes = probes.filter(|probes| !probes.is_empty());
+    let probed = places.gpus().first().filter(|_| probes.is_some());
+    let probe_code =
+        probes.as_ref().zip(probed).map(|(section, gpu)| section.compile(&builder, gpu)).transpose()?;
     let foreign_cases = if with_foreign { foreign.len() as u64 } else { 0 };
-    if selection.routed.is_empty() && selection.unsupported.is_empty() && foreign_cases == 0 {
+    if selection.routed.is_empty()
+        && selection.unsupported.is_empty()
+        && foreign_cases == 0
+        && probes.is_none()
+    {
         eprintln!(
             "error: nothing to judge: no case matches; a filter is matched against KERNEL_ENTRY/CASE_ID"
         );
@@ -125,7 +137,9 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         }
         session.merge(first);
     }
-    let proven: BTreeSet<&str> = foreign.ptx().flat_map(evidence::opcodes).collect();
+    let of_fa4 = fa4::evidence::Evidence::open(&root)?.opcodes;
+    let proven: BTreeSet<&str> =
+        foreign.ptx().flat_map(evidence::opcodes).chain(of_fa4.iter().map(String::as_str)).collect();
     let judged: Vec<(&Kernel<EmuModule>, &'static str)> =
         kernels.iter().map(|kernel| (kernel, evidence::of(&kernel.ptx, &proven).0.name())).collect();
     let setup = Setup {
@@ -143,6 +157,12 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     }));
     if with_foreign {
         let (rows, interrupted) = foreign.judge(&runs, args.strict, stop, &progress, FOREIGN_COST);
+        session.rows.extend(rows);
+        session.interrupted |= interrupted;
+    }
+    if let Some(probes) = &probes {
+        let gpu = probed.zip(probe_code.as_ref()).map(|((_, gpu), code)| (gpu, code));
+        let (rows, interrupted) = probes.judge(gpu, stop)?;
         session.rows.extend(rows);
         session.interrupted |= interrupted;
     }
@@ -223,10 +243,16 @@ fn print(
 ) {
     let rows: &[Row] = &session.rows;
     if !args.quiet {
-        println!("{}", table::verdicts(rows.iter().filter(|row| !table::is_foreign(row))));
+        if rows.iter().any(table::is_ours) {
+            println!("{}", table::verdicts(rows.iter().filter(|row| table::is_ours(row))));
+        }
         if rows.iter().any(table::is_foreign) {
             println!("Foreign kernels, the evidence for the emulator:");
             println!("{}", table::verdicts(rows.iter().filter(|row| table::is_foreign(row))));
+        }
+        if rows.iter().any(table::is_probe) {
+            println!("Instruction probes, word by word:");
+            println!("{}", table::probes(rows));
         }
         println!("O and LSE: worst error over its bound; at most 1 passes.\n");
         if rows.iter().any(|row| row.kernel == "none") {
@@ -259,7 +285,7 @@ fn print(
 }
 
 /// A bar with ETA on a terminal, nothing elsewhere.
-fn progress_bar(quiet: bool) -> ProgressBar {
+pub fn progress_bar(quiet: bool) -> ProgressBar {
     let bar = ProgressBar::new(0);
     if quiet || !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());

@@ -4,14 +4,36 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use fa4_gate::cli::{Cli, Task};
-use fa4_gate::{gate, twins};
+use fa4_gate::error::{GateError, exit};
+use fa4_gate::foreign::command;
+use fa4_gate::{gate, kernels, mutate, plan, probes, twins};
+use fa4_kernels::arch::Arch;
+use fa4_kernels::compile::Builder;
+
+/// Makes a closed standard output (`… | head`) end the program quietly, with the code that a shell shows for SIGPIPE:
+/// `println!` would panic, and exit code 101 means a bug in fa4.
+fn end_quietly_when_nobody_reads() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+            std::process::exit(141);
+        }
+        usual(panic);
+    }));
+}
 
 fn main() -> ExitCode {
+    end_quietly_when_nobody_reads();
     let cli = Cli::parse();
     let stop = gate::stop_on_interrupt();
     let result = match &cli.task {
         None => gate::gate(&cli.gate, &stop),
+        Some(Task::Foreign { task }) => command::run(task, &stop),
+        Some(Task::Mutate(args)) => mutate::run(args, &stop),
+        Some(Task::Prebuild { arch }) => prebuild(*arch),
         Some(Task::Twins { filter, quiet }) => twins::run(filter.as_deref(), *quiet, &stop),
+        Some(Task::Plan(args)) => plan::run(args),
     };
     match result {
         Ok(code) => ExitCode::from(code),
@@ -20,4 +42,11 @@ fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+fn prebuild(arch: Arch) -> Result<u8, GateError> {
+    let root = kernels::workspace();
+    let count = probes::prebuild(&root, &Builder::open(&root)?, arch)?;
+    println!("{count} probes are compiled for {arch}");
+    Ok(exit::OK)
 }

@@ -5,9 +5,9 @@
 //! kernel's own critical path lies above it. Nothing here was measured on a GPU.
 
 use fa4_host::emu::{EmuDevice, EmuModule};
-use fa4_kernels::manifest::{Dtype, Mask as RowMask};
+use fa4_kernels::manifest::{self, Dtype, Mask as RowMask};
+use fa4_spec::Case;
 use fa4_spec::problem::{AttnProblem, DType, Mask};
-use fa4_spec::{Case, problem};
 use ptx_emu::launch::{Options, Schedule};
 use ptx_emu::machine::predict::{Costs, Prediction};
 use ptx_emu::trace::Trace;
@@ -61,32 +61,37 @@ impl std::fmt::Display for Row {
 /// The problem with eight K/V blocks for a kernel; `None` for variants that the condition does not name.
 fn case(kernel: &Kernel<EmuModule>) -> Option<Case> {
     let row = &kernel.row.problem;
-    if row.dtype != Dtype::Bf16 {
+    if row.dtype != Dtype::Bf16 || row.mask == RowMask::General {
         return None;
     }
-    let mask = match row.mask {
-        RowMask::Full => Mask::FULL,
-        RowMask::Causal => Mask::CAUSAL,
-        RowMask::General => return None,
-    };
     let seqlen_k = BLOCKS * BLOCK;
+    // Causal: the last tile pair sees every block.
+    let seqlen_q = if row.mask == RowMask::Causal { seqlen_k } else { u64::from(row.rows_per_cta) };
+    Some(one_head(row, seqlen_q, seqlen_k))
+}
+
+/// A problem of one head for a variant, with the mask that it is made for.
+pub fn one_head(row: &manifest::Problem, seqlen_q: u64, seqlen_k: u64) -> Case {
+    let dtype = match row.dtype {
+        Dtype::Bf16 => DType::Bf16,
+        Dtype::Fp16 => DType::F16,
+    };
     let problem = AttnProblem {
         batch: 1,
-        // Causal: the last tile pair sees every block.
-        seqlen_q: if mask == Mask::CAUSAL { seqlen_k } else { u64::from(row.rows_per_cta) },
+        seqlen_q,
         seqlen_k,
         num_heads_q: 1,
         num_heads_kv: 1,
         head_dim_qk: u64::from(row.head_dim_qk),
         head_dim_v: u64::from(row.head_dim_v),
-        mask,
+        mask: if row.mask == RowMask::Causal { Mask::CAUSAL } else { Mask::FULL },
         sink: false,
         softcap: 0.0,
         scale: None,
-        q_dtype: DType::Bf16,
-        kv_dtype: problem::DType::Bf16,
+        q_dtype: dtype,
+        kv_dtype: dtype,
     };
-    Some(Case::dense("pipeline", problem, 1))
+    Case::dense("pipeline", problem, 1)
 }
 
 /// Predicts one kernel; `None` where the condition does not apply or the kernel does not run clean.

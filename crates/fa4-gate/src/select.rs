@@ -129,6 +129,8 @@ fn expand(source: Source<'_>, seed: u64) -> Result<Vec<Case>, GateError> {
             all.extend(cases::products(seed));
             all.extend(cases::rescales(seed));
             all.extend(cases::features(seed));
+            all.extend(cases::packed(seed));
+            all.extend(cases::bugs(seed));
             all.extend(cases::smoke(seed));
             all
         }

@@ -9,6 +9,7 @@ use tabled::settings::{Alignment, Style};
 
 use crate::coverage::Coverage;
 use crate::foreign_section::NAMESPACE;
+use crate::probes;
 use crate::rows::{Row, Status};
 
 /// One line per case where all its runs pass, one per run elsewhere; cases that nothing serves are not in it.
@@ -43,6 +44,46 @@ pub fn verdicts<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
 /// Whether a row is of the foreign section.
 pub fn is_foreign(row: &Row) -> bool {
     row.kernel.starts_with(NAMESPACE) && row.kernel[NAMESPACE.len()..].starts_with('/')
+}
+
+/// Whether a row is an instruction probe.
+pub fn is_probe(row: &Row) -> bool {
+    row.kernel.starts_with(probes::NAMESPACE) && row.kernel[probes::NAMESPACE.len()..].starts_with('/')
+}
+
+/// Whether a row is a kernel's of ours or a candidate's.
+pub fn is_ours(row: &Row) -> bool {
+    !is_foreign(row) && !is_probe(row)
+}
+
+/// One line per file of probes, and one per probe that did not simply pass.
+pub fn probes(rows: &[Row]) -> String {
+    let mut builder = Builder::default();
+    builder.push_record(["probes", "device", "status", "number", "evidence", "remark"]);
+    let probes: Vec<&Row> = rows.iter().filter(|row| is_probe(row)).collect();
+    for file in probes.chunk_by(|a, b| a.case == b.case) {
+        let (plain, others): (Vec<&Row>, Vec<&Row>) =
+            file.iter().partition(|row| row.status == Status::Pass && row.reason.is_none());
+        let line = |name: &str, row: &Row, number: usize| {
+            [
+                name.to_string(),
+                row.device.unwrap_or("-").to_string(),
+                row.status.name().to_string(),
+                number.to_string(),
+                row.evidence.unwrap_or("-").to_string(),
+                row.reason.clone().unwrap_or_default(),
+            ]
+        };
+        if let Some(first) = plain.first() {
+            builder.push_record(line(&first.case, first, plain.len()));
+        }
+        for row in others {
+            builder.push_record(line(&row.kernel, row, 1));
+        }
+    }
+    let mut table = builder.build();
+    table.with(Style::sharp()).modify(Columns::one(3), Alignment::right());
+    table.to_string()
 }
 
 /// Neighbours with the same kernel and case.
@@ -86,7 +127,7 @@ fn record(group: &[&Row], schedule: String) -> [String; 10] {
 /// Cases that nothing serves, by reason.
 pub fn unsupported(rows: &[Row]) -> String {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.status == Status::Unsupported) {
+    for row in rows.iter().filter(|row| row.status == Status::Unsupported && !is_probe(row)) {
         by_reason.entry(row.reason.as_deref().unwrap_or("")).or_default().push(&row.case);
     }
     let mut text = String::new();
@@ -118,6 +159,12 @@ pub fn failures(rows: &[Row], flags: &str) -> String {
             row.seed
         );
         let _ = writeln!(text, "    {reason}");
+        if is_probe(row) {
+            let device = row.device.unwrap_or("emu");
+            let _ =
+                writeln!(text, "    replay: cargo xtask gate --filter '^{}$' --device {device}", row.kernel);
+            continue;
+        }
         let case = regex::escape(&row.case);
         let how = match row.schedule {
             Some(schedule) => format!("--schedule {schedule}"),
@@ -188,7 +235,7 @@ pub fn summary(rows: &[Row]) -> String {
         }
     }
     let worst = |ratio: fn(&Row) -> Option<f64>| {
-        let passing = rows.iter().filter(|row| row.status == Status::Pass && !is_foreign(row));
+        let passing = rows.iter().filter(|row| row.status == Status::Pass && is_ours(row));
         let all = passing.filter_map(|row| ratio(row).map(|x| (x, &row.case)));
         all.max_by(|a, b| a.0.total_cmp(&b.0)).map_or("-".to_string(), |(x, case)| format!("{x:.3} ({case})"))
     };
@@ -250,6 +297,25 @@ mod tests {
         assert!(text.ends_with("k b: pass on the GPU, fault in the emulator"), "{text}");
         // A row per device.
         assert_eq!(verdicts(rows.iter()).lines().filter(|line| line.contains("│ a ")).count(), 2);
+    }
+
+    #[test]
+    fn probes_are_folded_by_file_and_others_are_named() {
+        let probe =
+            |name: &str, status| Row { device: Some("both"), ..row(name, "warp.ptx", "eager", status) };
+        let rows = [
+            probe("probe/a", Status::Pass),
+            probe("probe/b", Status::Pass),
+            probe("probe/c", Status::Fail),
+            row("k", "case", "eager", Status::Pass),
+        ];
+        let table = probes(&rows);
+        assert!(
+            table.lines().any(|l| l.contains("warp.ptx") && l.contains("pass") && l.contains(" 2 ")),
+            "{table}"
+        );
+        assert!(table.lines().any(|l| l.contains("probe/c") && l.contains("because")), "{table}");
+        assert_eq!(rows.iter().filter(|row| is_ours(row)).count(), 1);
     }
 
     #[test]

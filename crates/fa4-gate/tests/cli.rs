@@ -51,6 +51,8 @@ fn usage() {
     refused(&["--filter", "("], 2, &["--filter (", "regular expression"]);
     refused(&["--cand", "x.cu"], 2, &["--namespace"]);
     refused(&["--device", "tpu"], 2, &["emu"]);
+    refused(&["plan", "fwd_sm80"], 2, &["fwd_sm80", "fwd_sm100, fwd_sm90"]);
+    refused(&["plan", "fwd_sm100", "--variant", "hd32"], 2, &["hd32", "hd128_bf16_full, "]);
 }
 
 #[test]
@@ -128,4 +130,23 @@ fn a_broken_candidate_is_explained() {
     {
         assert!(text.contains(word), "lacks `{word}`: {text}");
     }
+}
+
+/// `… | head -1` ends quietly, as programs do that SIGPIPE ends.
+#[test]
+fn a_closed_pipe_is_no_bug() {
+    use std::process::Stdio;
+    // A selection that nothing matches but the probes: no compiler needed to print a table.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fa4-gate"))
+        .args(["--device", "emu", "--filter", "^probe/shfl_up$"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let expected = if toolchain_present() { 141 } else { 3 };
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(expected), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
 }

@@ -135,7 +135,7 @@ fn kernel() -> Kernel<()> {
     // Stages of 128 rows, which the boxes of the tensor maps are made for.
     let region =
         |name: &str| SmemRegion { name: name.into(), bytes: 128 * 256, align: 1024, stages: 1, offset: 0 };
-    let sizes = [128, 128, 128, 128, 8, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4];
+    let sizes = [128, 128, 128, 128, 8, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4];
     let names = [
         "q_map",
         "k_map",
@@ -153,10 +153,14 @@ fn kernel() -> Kernel<()> {
         "batch",
         "window_left",
         "window_right",
-        "heads_per_section",
+        "groups_per_section",
         "softcap_rate",
         "scale_log2",
         "rescale_threshold",
+        "heads_per_tile",
+        "rows_per_head",
+        "head_groups",
+        "m_blocks",
     ];
     let mut offset = 0;
     let params = names.iter().zip(sizes).map(|(name, bytes)| {

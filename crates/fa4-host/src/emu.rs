@@ -32,6 +32,18 @@ impl EmuModule {
     }
 }
 
+impl EmuModule {
+    /// A module that exists as a tree, such as a mutant's.
+    pub fn of(module: Module) -> Self {
+        EmuModule(Arc::new(module))
+    }
+
+    /// The resolved tree.
+    pub fn tree(&self) -> &Module {
+        &self.0
+    }
+}
+
 /// One emulated device: its memory and how it runs kernels.
 pub struct EmuDevice {
     memory: GlobalMemory,
@@ -104,6 +116,11 @@ impl Device for EmuDevice {
         };
         encoded.oob_fill = u32::from(args.fill == Fill::Nan);
         encode(&encoded).map_err(|e| DeviceError::TensorMap(e.to_string()))
+    }
+
+    /// So few that persistent kernels go through their loop over tiles in small problems, too.
+    fn sms(&self) -> Option<u32> {
+        Some(3)
     }
 
     fn launch(&mut self, launch: &KernelLaunch<'_, EmuModule>) -> Result<(), DeviceError> {

@@ -16,6 +16,7 @@ pub mod device;
 #[cfg(feature = "emu")]
 pub mod emu;
 pub mod error;
+pub mod packing;
 pub mod params;
 pub mod plan;
 pub mod routes;

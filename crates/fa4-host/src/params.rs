@@ -44,14 +44,22 @@ pub struct AttnParams {
     pub window_left: i32,
     /// Keys visible to the right of a query's own; −1: all.
     pub window_right: i32,
-    /// Query heads, over all batch entries, whose CTAs are dealt longest first together.
-    pub heads_per_section: u32,
+    /// Head groups, over all batch entries, whose CTAs are dealt longest first together.
+    pub groups_per_section: u32,
     /// 2 log2 e · scale / softcap; 0: no softcap.
     pub softcap_rate: f32,
     /// Softmax scale × log2 e; with a softcap, softcap × log2 e.
     pub scale_log2: f32,
     /// τ, log2 units.
     pub rescale_threshold: f32,
+    /// Query heads of one K/V head in a tile, a head group.
+    pub heads_per_tile: u32,
+    /// Query rows of each of them in a tile.
+    pub rows_per_head: u32,
+    /// Head groups of a batch entry.
+    pub head_groups: u32,
+    /// CTAs of a head group.
+    pub m_blocks: u32,
 }
 
 impl AttnParams {
@@ -63,7 +71,7 @@ impl AttnParams {
         info: &KernelInfo,
         mut encode: impl FnMut(&TensorMapArgs) -> Result<[u8; TENSOR_MAP_BYTES], DeviceError>,
     ) -> Result<Vec<u8>, HostError> {
-        let fields: [(&str, Vec<u8>); 20] = [
+        let fields: [(&str, Vec<u8>); 24] = [
             ("q_map", encode(&self.q_map)?.to_vec()),
             ("k_map", encode(&self.k_map)?.to_vec()),
             ("v_map", encode(&self.v_map)?.to_vec()),
@@ -80,10 +88,14 @@ impl AttnParams {
             ("batch", self.batch.to_le_bytes().into()),
             ("window_left", self.window_left.to_le_bytes().into()),
             ("window_right", self.window_right.to_le_bytes().into()),
-            ("heads_per_section", self.heads_per_section.to_le_bytes().into()),
+            ("groups_per_section", self.groups_per_section.to_le_bytes().into()),
             ("softcap_rate", self.softcap_rate.to_le_bytes().into()),
             ("scale_log2", self.scale_log2.to_le_bytes().into()),
             ("rescale_threshold", self.rescale_threshold.to_le_bytes().into()),
+            ("heads_per_tile", self.heads_per_tile.to_le_bytes().into()),
+            ("rows_per_head", self.rows_per_head.to_le_bytes().into()),
+            ("head_groups", self.head_groups.to_le_bytes().into()),
+            ("m_blocks", self.m_blocks.to_le_bytes().into()),
         ];
         pack(entry, &info.params, &fields)
     }

@@ -6,6 +6,7 @@ use fa4_spec::problem::{AttnProblem, DType};
 use fa4_spec::tensor::{Layout, rows};
 
 use crate::error::HostError;
+use crate::packing::Packing;
 use crate::params::AttnParams;
 use crate::routes::{dtype_of, route};
 use crate::tensor_map::{Fill, Swizzle, TensorMapArgs};
@@ -22,7 +23,7 @@ pub struct TensorRef {
 impl TensorRef {
     /// Device address of the first element.
     pub fn address(&self) -> u64 {
-        self.buffer + self.layout.offset_bytes
+        self.buffer.saturating_add(self.layout.offset_bytes)
     }
 }
 
@@ -70,10 +71,12 @@ pub struct Tensors {
 pub struct LaunchPlan {
     /// The compiled variant.
     pub row: &'static Row,
-    /// CTAs.
+    /// CTAs, one for each tile; [`LaunchPlan::grid_on`] says how many a device gets.
     pub grid: [u32; 3],
     /// CTAs of a cluster.
     pub cluster: [u32; 3],
+    /// Query heads that share a tile.
+    pub packing: Packing,
     /// Parameters.
     pub params: AttnParams,
 }
@@ -93,6 +96,10 @@ const BOX_COLS: u32 = 64;
 const BOX_ROW_BYTES: u32 = 128;
 /// Rows of a tensor-map box before the kernel's tables are known.
 const BOX_ROWS: u32 = 128;
+/// Largest softcap: tanh is computed to 2^-21, a score to 2^-11 then, as fine as 16-bit inputs are.
+const MAX_SOFTCAP: f64 = 1024.0;
+/// Most elements from the first of the LSE to its last.
+const MAX_LSE_ELEMS: u128 = 1 << 46;
 /// Most CTAs of a grid dimension x.
 const MAX_CTAS: u64 = i32::MAX as u64;
 /// K and V of the heads that are worked on together should lie in L2: this much of its 126 MB, which Q, O and the heads
@@ -100,11 +107,22 @@ const MAX_CTAS: u64 = i32::MAX as u64;
 const L2_SHARE_BYTES: u64 = 48 << 20;
 
 impl LaunchPlan {
+    /// CTAs on a device of so many SMs: a persistent kernel gets at most one CTA for each, since each uses a whole SM.
+    pub fn grid_on(&self, sms: Option<u32>) -> [u32; 3] {
+        let [x, y, z] = self.grid;
+        match sms {
+            Some(sms) if self.row.persistent() => [x.min(sms.max(1)), y, z],
+            _ => [x, y, z],
+        }
+    }
+
     /// The parameters with boxes as tall as one stage of the kernel's own shared memory: its region `Q` for q and O, `KV`
-    /// for k and v. A stage holds whole panels of 64 columns.
+    /// for k and v. A stage holds whole panels of 64 columns. Where heads are packed, the boxes of q and O hold as many
+    /// rows of each as the plan says.
     ///
     /// # Errors
-    /// [`HostError::Abi`] where the kernel has no such region, or one that no box fills.
+    /// [`HostError::Abi`] where the kernel has no such region, one that no box fills, or one that the packed heads do not
+    /// fit.
     pub fn params_for(&self, info: &KernelInfo) -> Result<AttnParams, HostError> {
         let mut params = self.params.clone();
         let rows = |region: &str, head_dim: u32| {
@@ -121,10 +139,23 @@ impl LaunchPlan {
             }
         };
         let problem = &self.row.problem;
-        params.q_map.box_dims[1] = rows("Q", problem.head_dim_qk)?;
         params.k_map.box_dims[1] = rows("KV", problem.head_dim_qk)?;
         params.v_map.box_dims[1] = rows("KV", problem.head_dim_v)?;
-        params.o_map.box_dims[1] = rows("Q", problem.head_dim_v)?;
+        let Packing { heads_per_tile, rows_per_head, .. } = self.packing;
+        for (map, head_dim) in
+            [(&mut params.q_map, problem.head_dim_qk), (&mut params.o_map, problem.head_dim_v)]
+        {
+            let tile_rows = rows("Q", head_dim)?;
+            map.box_dims[1] = if heads_per_tile == 1 { tile_rows } else { rows_per_head };
+            map.box_dims[2] = heads_per_tile;
+            if heads_per_tile > 1 && tile_rows / heads_per_tile != rows_per_head {
+                let kernel = self.row.entry.to_string();
+                let what = format!(
+                    "a stage of `Q` has {tile_rows} rows, planned for {heads_per_tile} heads of {rows_per_head}"
+                );
+                return Err(HostError::Abi { kernel, what });
+            }
+        }
         Ok(params)
     }
 }
@@ -157,23 +188,23 @@ pub fn plan_row(
     if p.batch == 0 || p.seqlen_q == 0 {
         return Ok(None);
     }
-    check_sizes(p, row)?;
+    let packing = Packing::choose(p, row);
+    check_sizes(p, row, &packing)?;
+    check_factors(p, row)?;
+    let o = &tensors.o.layout;
+    check_output("o", [o.stride_batch, o.stride_seq, o.stride_head], p.head_dim_v, p)?;
     let q_sizes = (p.seqlen_q, p.num_heads_q);
     let kv_sizes = (p.seqlen_k, p.num_heads_kv);
     let map = |name, tensor, sizes| tensor_map(name, tensor, sizes, p, row);
-    let lse = tensors.lse.map(|lse| check_lse(&lse)).transpose()?;
+    let lse = tensors.lse.map(|lse| check_lse(&lse, p)).transpose()?;
     let lse_stride = |f: fn(LseRef) -> u64| lse.map_or(0, f) as i64;
     let (window_left, window_right) = window(p);
-    // In log2 units: scale·s·log2 e, or softcap·log2 e · tanh(scale·s / softcap) = softcap·log2 e · (1 − 2 / (1 + 2^(rate·s))).
-    let log2_e = std::f64::consts::LOG2_E;
-    let (scale, rate) = match p.softcap {
-        0.0 => (p.softmax_scale(), 0.0),
-        cap => (cap, 2.0 * log2_e * p.softmax_scale() / cap),
-    };
+    let (scale_log2, softcap_rate) = factors(p);
     Ok(Some(LaunchPlan {
         row,
-        grid: [ctas(p, row) as u32, 1, 1],
+        grid: [packing.ctas(p) as u32, 1, 1],
         cluster: [1, 1, 1],
+        packing,
         params: AttnParams {
             q_map: map("q", &tensors.q, q_sizes)?,
             k_map: map("k", &tensors.k, kv_sizes)?,
@@ -191,10 +222,14 @@ pub fn plan_row(
             batch: p.batch as u32,
             window_left,
             window_right,
-            heads_per_section: heads_per_section(p),
-            softcap_rate: rate as f32,
-            scale_log2: (scale * log2_e) as f32,
+            groups_per_section: groups_per_section(p, &packing),
+            softcap_rate,
+            scale_log2,
             rescale_threshold: tau,
+            heads_per_tile: packing.heads_per_tile,
+            rows_per_head: packing.rows_per_head,
+            head_groups: packing.head_groups(p) as u32,
+            m_blocks: packing.m_blocks(p) as u32,
         },
     }))
 }
@@ -208,16 +243,51 @@ fn window(p: &AttnProblem) -> (i32, i32) {
     (bound(p.mask.window_left, p.seqlen_k), bound(right, p.seqlen_q))
 }
 
-fn ctas(p: &AttnProblem, row: &Row) -> u64 {
-    let m_blocks = p.seqlen_q.div_ceil(u64::from(row.problem.rows_per_cta));
-    m_blocks.saturating_mul(p.num_heads_q).saturating_mul(p.batch)
+/// scale_log2 and softcap_rate, in log2 units: scale·s·log2 e, or
+/// softcap·log2 e · tanh(scale·s / softcap) = softcap·log2 e · (1 − 2 / (1 + 2^(rate·s))).
+fn factors(p: &AttnProblem) -> (f32, f32) {
+    let log2_e = std::f64::consts::LOG2_E;
+    let (scale, rate) = match p.softcap {
+        0.0 => (p.softmax_scale(), 0.0),
+        cap => (cap, 2.0 * log2_e * p.softmax_scale() / cap),
+    };
+    ((scale * log2_e) as f32, rate as f32)
 }
 
-/// As many whole groups of query heads as have their K and V in L2 together; at least one group.
-fn heads_per_section(p: &AttnProblem) -> u32 {
+/// The kernel's factors are f32, and a subnormal one counts as 0 there.
+fn check_factors(p: &AttnProblem, row: &Row) -> Result<(), HostError> {
+    let (scale_log2, rate) = factors(p);
+    let error = |what, given: f64, advice| {
+        let allowed = "factors that f32 holds as normal numbers".into();
+        Err(HostError::Unsupported { what, given: format!("{given:e}"), kernel: row.kernel, allowed, advice })
+    };
+    match p.softcap {
+        0.0 if !scale_log2.is_normal() => {
+            error("scale", p.softmax_scale(), "Scale q or k instead, or pass None for 1/√head_dim.")
+        }
+        0.0 => Ok(()),
+        cap if cap > MAX_SOFTCAP => Err(HostError::Unsupported {
+            what: "softcap",
+            given: format!("{cap:e}"),
+            kernel: row.kernel,
+            allowed: format!("0 (none) to {MAX_SOFTCAP}"),
+            advice: "A score is right to softcap · 2^-21; pass 0 where no score comes near so large a cap.",
+        }),
+        cap if !(scale_log2.is_normal() && rate.is_normal()) => error(
+            "softcap",
+            cap,
+            "The cap and scale / cap must both lie between 1e-37 and 1e37; 0 is no cap.",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// As many whole groups of query heads as have their K and V in L2 together; those of one K/V head at least.
+fn groups_per_section(p: &AttnProblem, packing: &Packing) -> u32 {
     let kv_head_bytes = p.seqlen_k * (p.head_dim_qk + p.head_dim_v) * p.kv_dtype.bytes();
     let kv_heads = (L2_SHARE_BYTES / kv_head_bytes.max(1)).max(1);
-    (kv_heads.saturating_mul(p.qhead_per_kvhead())).min(p.num_heads_q * p.batch) as u32
+    let groups_per_kvhead = p.qhead_per_kvhead() / u64::from(packing.heads_per_tile);
+    (kv_heads.saturating_mul(groups_per_kvhead)).min(packing.head_groups(p) * p.batch) as u32
 }
 
 fn check_sinks(p: &AttnProblem, sinks: Option<u64>) -> Result<u64, HostError> {
@@ -271,12 +341,13 @@ pub fn output_ranges(p: &AttnProblem, tensors: &Tensors) -> Vec<(u64, u64)> {
 }
 
 /// Row numbers are 32-bit in the kernel, and so is the number of a CTA.
-fn check_sizes(p: &AttnProblem, row: &Row) -> Result<(), HostError> {
+fn check_sizes(p: &AttnProblem, row: &Row, packing: &Packing) -> Result<(), HostError> {
     let max_seqlen = i32::MAX as u64 - u64::from(row.problem.rows_per_cta);
     for (what, given, max) in [
         ("seqlen_q", p.seqlen_q, max_seqlen),
         ("seqlen_k", p.seqlen_k, max_seqlen),
-        ("seqlen_q / 256 · num_heads_q · batch", ctas(p, row), MAX_CTAS),
+        ("num_heads_q", p.num_heads_q, u64::from(u32::MAX)),
+        ("number of CTAs (seqlen_q / query rows of a CTA · num_heads_q · batch)", packing.ctas(p), MAX_CTAS),
     ] {
         if given > max {
             return Err(HostError::Unsupported {
@@ -291,7 +362,44 @@ fn check_sizes(p: &AttnProblem, row: &Row) -> Result<(), HostError> {
     Ok(())
 }
 
-fn check_lse(lse: &LseRef) -> Result<LseRef, HostError> {
+/// An output's rows must not lie on each other: strides (name, elements) of 0 are for dimensions of one entry. Batch, row
+/// and head in this order.
+fn check_output(
+    tensor: &'static str,
+    strides: [u64; 3],
+    least: u64,
+    p: &AttnProblem,
+) -> Result<(), HostError> {
+    let names = ["stride_batch", if tensor == "lse" { "stride_row" } else { "stride_seq" }, "stride_head"];
+    let sizes = [p.batch, p.seqlen_q, p.num_heads_q];
+    for ((what, stride), size) in names.into_iter().zip(strides).zip(sizes) {
+        if stride < least && size > 1 {
+            return Err(HostError::Tensor {
+                tensor,
+                what,
+                given: format!("{stride} elements for {size} entries"),
+                allowed: format!("at least {least}"),
+                advice: "Only inputs may lie on each other: give every output row a place of its own.",
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_lse(lse: &LseRef, p: &AttnProblem) -> Result<LseRef, HostError> {
+    let strides = [lse.stride_batch, lse.stride_row, lse.stride_head];
+    check_output("lse", strides, 1, p)?;
+    let reach = |(stride, size): (u64, u64)| u128::from(stride) * u128::from(size.saturating_sub(1));
+    let last: u128 = strides.into_iter().zip([p.batch, p.seqlen_q, p.num_heads_q]).map(reach).sum();
+    if last >= MAX_LSE_ELEMS {
+        return Err(HostError::Tensor {
+            tensor: "lse",
+            what: "strides (batch, row, head)",
+            given: format!("{:?} elements", strides.map(|stride| stride as i64)),
+            allowed: format!("at least 0 and such that the last element is one of the first {MAX_LSE_ELEMS}"),
+            advice: "Store the rows in rising order, in a tensor of their own.",
+        });
+    }
     if lse.address == 0 || !lse.address.is_multiple_of(4) {
         return Err(HostError::Tensor {
             tensor: "lse",
@@ -326,20 +434,26 @@ fn tensor_map(
     let elem_bytes = dtype_of(row).bytes();
     let l = &at.layout;
     let mut strides_bytes = [0; 3];
-    let strides =
-        [("stride_seq", l.stride_seq), ("stride_head", l.stride_head), ("stride_batch", l.stride_batch)];
-    for (slot, (what, elems)) in strides_bytes.iter_mut().zip(strides) {
+    let strides = [
+        ("stride_seq", l.stride_seq, seqlen),
+        ("stride_head", l.stride_head, heads),
+        ("stride_batch", l.stride_batch, p.batch),
+    ];
+    for (slot, (what, elems, size)) in strides_bytes.iter_mut().zip(strides) {
+        // From one entry to no other, any number will do: frameworks leave odd ones there.
+        let elems = if size <= 1 { u64::from(row.problem.head_dim_qk) } else { elems };
         let bytes = elems.checked_mul(elem_bytes).filter(|b| b.is_multiple_of(16) && *b < 1 << 40);
         *slot = bytes.ok_or_else(|| HostError::Tensor {
             tensor,
             what,
-            given: format!("{elems} elements"),
+            // What does not fit into i64 was negative before somebody made it unsigned.
+            given: format!("{} elements", elems as i64),
             allowed: format!(
-                "a multiple of {} elements, below {}",
+                "a multiple of {} elements, from 0 to below {}",
                 16 / elem_bytes,
                 (1u64 << 40) / elem_bytes
             ),
-            advice: "Tensor copies need strides of whole 16 bytes: pad the rows.",
+            advice: "Tensor copies need strides of whole 16 bytes: pad the rows; negative strides need a copy.",
         })?;
     }
     Ok(TensorMapArgs {

@@ -59,7 +59,7 @@ pub fn route(p: &AttnProblem) -> Result<&'static Row, HostError> {
     route_among(p, ROWS)
 }
 
-/// Drops the rows whose property differs; an error if none is left.
+/// Drops the rows whose property differs; an error if none is left, which speaks of the first row's kernel.
 fn keep(
     rows: &mut Vec<&'static Row>,
     what: &'static str,
@@ -67,8 +67,8 @@ fn keep(
     property: impl Fn(&Row) -> String,
     advice: &'static str,
 ) -> Result<(), HostError> {
-    let mut allowed: Vec<String> = rows.iter().map(|r| property(r)).collect();
     let kernel = rows.first().map_or("no kernel", |r| r.kernel);
+    let mut allowed: Vec<String> = rows.iter().filter(|r| r.kernel == kernel).map(|r| property(r)).collect();
     rows.retain(|r| property(r) == given);
     if !rows.is_empty() {
         return Ok(());
@@ -123,6 +123,8 @@ mod tests {
         let no = |p: AttnProblem| route_on(&p, Arch::Sm100a).unwrap_err().to_string();
         let text = no(AttnProblem { head_dim_qk: 256, ..problem() });
         assert!(text.contains("head_dim_qk is 256; fwd_sm100 takes 64, 96, 128"), "{text}");
+        let text = route(&AttnProblem { head_dim_qk: 80, ..problem() }).unwrap_err().to_string();
+        assert!(text.contains("head_dim_qk is 80; fwd_sm100 takes 64, 96, 128. Pad"), "{text}");
         let text = no(AttnProblem { head_dim_v: 64, ..problem() });
         assert!(text.contains("head_dim_v is 64; fwd_sm100 takes 128"), "{text}");
         assert!(no(AttnProblem { q_dtype: DType::E4m3, ..problem() }).contains("q_dtype is fp8_e4m3"));

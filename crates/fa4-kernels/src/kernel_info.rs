@@ -6,8 +6,10 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 /// Everything that a kernel says about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelInfo {
     /// Which warps do what, in warp order.
     pub roles: Vec<Role>,
@@ -22,7 +24,7 @@ pub struct KernelInfo {
 }
 
 /// A range of warps with one job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Role {
     /// Name.
     pub name: String,
@@ -35,7 +37,7 @@ pub struct Role {
 }
 
 /// A region of dynamic shared memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SmemRegion {
     /// Name.
     pub name: String,
@@ -50,7 +52,7 @@ pub struct SmemRegion {
 }
 
 /// A region of tensor memory: all 128 lanes of some columns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TmemRegion {
     /// Name.
     pub name: String,
@@ -69,7 +71,7 @@ pub struct TmemRegion {
 }
 
 /// A family of mbarrier objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Barrier {
     /// Name.
     pub name: String,
@@ -90,7 +92,7 @@ pub struct Barrier {
 }
 
 /// A field of the parameter struct.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Param {
     /// Field name.
     pub name: String,

@@ -12,6 +12,8 @@ pub mod kernel_info;
 pub mod manifest;
 pub mod nvrtc;
 pub mod sass;
+pub mod sass_loops;
+pub mod sass_mix;
 pub mod source;
 pub mod toolchain;
 pub mod usage;

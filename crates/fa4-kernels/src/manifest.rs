@@ -21,6 +21,14 @@ pub struct Row {
     pub problem: Problem,
 }
 
+impl Row {
+    /// Whether CTAs of any number deal the tiles out among themselves, so that one for each SM is enough. Else the grid
+    /// has one for each tile.
+    pub fn persistent(&self) -> bool {
+        self.kernel == "fwd_sm90"
+    }
+}
+
 /// The part of an attention problem that is fixed when a variant is compiled; everything else is a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -32,8 +40,10 @@ pub struct Problem {
     pub head_dim_v: u32,
     /// Which keys a query sees.
     pub mask: Mask,
-    /// Query rows per CTA: the grid has `⌈seqlen_q / rows_per_cta⌉ · num_heads_q · batch` CTAs.
+    /// Query rows per CTA: the grid has `⌈seqlen_q / rows_per_cta⌉ · num_heads_q · batch` CTAs, unless heads are packed.
     pub rows_per_cta: u32,
+    /// Rows of a tile that query heads of one K/V head may share; `None`: a tile belongs to one head.
+    pub packs_rows: Option<u32>,
 }
 
 /// Element types.
@@ -79,6 +89,7 @@ macro_rules! fwd_sm100 {
                 head_dim_v: $head_dim,
                 mask: Mask::$mask,
                 rows_per_cta: 256,
+                packs_rows: Some(128),
             },
         }
     };
@@ -104,6 +115,7 @@ macro_rules! fwd_sm90 {
                 head_dim_v: $head_dim,
                 mask: Mask::$mask,
                 rows_per_cta: $rows_per_cta,
+                packs_rows: None,
             },
         }
     };

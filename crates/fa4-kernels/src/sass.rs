@@ -13,6 +13,8 @@ pub struct Function {
     pub name: String,
     /// Its instructions in address order.
     pub instructions: Vec<Instruction>,
+    /// Where its labels stand: the address of the instruction that follows.
+    pub labels: BTreeMap<String, u32>,
 }
 
 /// One machine instruction.
@@ -26,10 +28,27 @@ pub struct Instruction {
     pub text: String,
 }
 
+impl Instruction {
+    /// The opcode before its first dot.
+    pub fn base(&self) -> &str {
+        self.opcode.split('.').next().unwrap_or_default()
+    }
+
+    /// Whether a predicate guards it.
+    pub fn is_guarded(&self) -> bool {
+        self.text.starts_with('@')
+    }
+
+    /// What stands behind the opcode.
+    pub fn operands(&self) -> &str {
+        self.text.split_once(self.opcode.as_str()).map_or("", |(_, rest)| rest.trim())
+    }
+}
+
 impl Function {
     /// How many instructions have `opcode` before the first dot: `count("LDL")` counts `LDL` and `LDL.64`.
     pub fn count(&self, opcode: &str) -> usize {
-        self.instructions.iter().filter(|i| i.opcode.split('.').next() == Some(opcode)).count()
+        self.instructions.iter().filter(|i| i.base() == opcode).count()
     }
 
     /// Number of instructions by opcode with modifiers.
@@ -89,11 +108,17 @@ pub fn disassemble(toolchain: &Toolchain, cubin: &Path) -> Result<Vec<Function>,
 /// Reads `nvdisasm -c` output: `.text.NAME:` labels and `/*0010*/  @P0 BRA …;` lines.
 fn parse(text: &str) -> Vec<Function> {
     let mut functions: Vec<Function> = Vec::new();
+    let mut pending: Vec<String> = Vec::new();
     for line in text.lines() {
         let line = line.trim();
         if let Some(name) = line.strip_prefix(".text.").and_then(|rest| rest.strip_suffix(':')) {
-            functions.push(Function { name: name.to_owned(), instructions: Vec::new() });
+            functions.push(Function { name: name.to_owned(), ..Function::default() });
+            pending.clear();
+        } else if let Some(label) = line.strip_suffix(':') {
+            pending.push(label.to_owned());
         } else if let (Some(function), Some(instruction)) = (functions.last_mut(), instruction(line)) {
+            let address = instruction.address;
+            function.labels.extend(pending.drain(..).map(|label| (label, address)));
             function.instructions.push(instruction);
         }
     }
@@ -109,8 +134,15 @@ fn instruction(line: &str) -> Option<Instruction> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// The only function of a listing.
+    pub(crate) fn function(text: &str) -> Function {
+        let functions = parse(text);
+        assert_eq!(functions.len(), 1);
+        functions.into_iter().next().unwrap()
+    }
 
     #[test]
     fn lines_are_taken_apart() {
@@ -132,5 +164,8 @@ mod tests {
         assert_eq!(function.local_memory_count(), 1);
         assert_eq!(function.count("LD"), 0);
         assert_eq!(function.histogram()["BRA"], 1);
+        assert_eq!(function.labels[".L_x_0"], 0x20);
+        assert!(function.instructions[2].is_guarded());
+        assert_eq!(function.instructions[2].operands(), "`(.L_x_0)");
     }
 }

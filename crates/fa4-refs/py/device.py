@@ -1,5 +1,6 @@
 """Tensors on the GPU, and what every reference does alike: run, write outputs, time, say which kernels ran."""
 
+import contextlib
 import ctypes
 import gc
 import re
@@ -72,16 +73,20 @@ class Job:
 
     `bind(tensors)` gives a function without arguments that launches the kernel and returns O as (batch, seqlen_q, head,
     dim) and the LSE as (batch, head, seqlen_q) or None. `called` says what it calls; `kernels` is a pattern that one of the
-    launched kernels' names must match, or None where no name is known; `never` one that none may match.
+    launched kernels' names must match, or None where no name is known; `never` one that none may match. `context` makes
+    what must surround calls: entered once around many of them, it costs none of them anything.
     """
 
-    def __init__(self, tensors, bind, *, called, lse_base=None, kernels=None, never=None, notes=()):
-        self.problem, self.tensors, self.bind = tensors.problem, tensors, bind
+    def __init__(
+        self, tensors, bind, *, called, lse_base=None, kernels=None, never=None, notes=(), context=contextlib.nullcontext
+    ):
+        self.problem, self.tensors, self.bind, self.context = tensors.problem, tensors, bind, context
         self.called, self.lse_base, self.notes = called, lse_base, list(notes)
         self.kernels, self.never = kernels, never
         self.runs, self.graphs = [], []
         # Compiles what compiles at the first call, and finds out whether there is a kernel at all.
-        self.run(0)()
+        with self.context():
+            self.run(0)()
         torch.cuda.synchronize()
 
     def run(self, index):
@@ -106,7 +111,8 @@ class Job:
 
     def write_output(self, o_path, lse_path):
         poison(self.problem, self.tensors.q.dtype)
-        o, lse = self.run(0)()
+        with self.context():
+            o, lse = self.run(0)()
         torch.cuda.synchronize()
         if tuple(o.shape) != self.problem.o_shape:
             raise RuntimeError(f"O has shape {tuple(o.shape)}, not {self.problem.o_shape}")
@@ -119,7 +125,8 @@ class Job:
         return self.lse_base
 
     def route(self):
-        names, note = launched(self.run(0))
+        with self.context():
+            names, note = launched(self.run(0))
         proven = None
         if names and (self.kernels or self.never):
             proven = not self.kernels or any(re.search(self.kernels, name) for name in names)
@@ -129,6 +136,10 @@ class Job:
         return {"called": self.called, "kernels": names, "proven": proven, "note": note}
 
     def time(self, iterations, warmup, mode, buffers, hold_us):
+        with self.context():
+            return self.timed(iterations, warmup, mode, buffers, hold_us)
+
+    def timed(self, iterations, warmup, mode, buffers, hold_us):
         make = {"event": self.run, "graph": self.graph}[mode]
         runs = [make(index) for index in range(max(1, buffers))]
         for index in range(warmup):
@@ -177,21 +188,28 @@ def write(path, tensor):
         file.write(ctypes.string_at(on_host.data_ptr(), on_host.numel() * on_host.element_size()))
 
 
+# What the profiler lists beside kernels.
+NO_KERNELS = ("Memset", "Memcpy", "Activity Buffer", "Context Sync", "Event Sync", "Stream Sync", "Stream Wait")
+# Profiles that have been taken. The first of a process may miss the beginning.
+profiles = 0
+
+
 def launched(run):
     """Names of the kernels of one run in the order of their start, and a note where the profiler could not look."""
+    global profiles
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
     try:
         names = []
-        # The first profile of a process may miss the beginning.
-        for _ in range(2):
+        for _ in range(1 if profiles else 2):
             with profile(activities=[ProfilerActivity.CUDA]) as profiler:
                 run()
                 torch.cuda.synchronize()
+            profiles += 1
             events = [event for event in profiler.events() if event.device_type == DeviceType.CUDA]
             events.sort(key=lambda event: event.time_range.start)
-            names = [event.name for event in events if not event.name.startswith(("Memset", "Memcpy"))]
+            names = [event.name for event in events if not event.name.startswith(NO_KERNELS)]
         return names, "" if names else "the profiler saw no kernel"
     except Exception as error:
         return [], f"the profiler does not work here: {error}"

@@ -27,7 +27,8 @@ class Fa4:
             except Exception as error:
                 raise Unavailable(f"flash_attn.cute (package flash-attn-4): {error}") from error
             self.function = flash_attn_func
-        require(self.major in (9, 10, 11), f"compute capability {self.major}.x has no kernel of interest here")
+        if self.major not in (9, 10, 11):
+            raise Unavailable(f"its kernels here are for compute capability 9.x to 11.x, this GPU has {self.major}.x")
         return versions(flash_attn_4=package("flash-attn-4"), nvidia_cutlass_dsl=package("nvidia-cutlass-dsl"))
 
     def supports(self, problem):

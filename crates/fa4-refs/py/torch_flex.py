@@ -48,14 +48,14 @@ class Flex:
             q, k, v = (x.transpose(1, 2) for x in (tensors.q, tensors.k, tensors.v))
 
             def run():
-                with torch.no_grad():
-                    o, lse = compiled(q, k, v, **arguments)
+                o, lse = compiled(q, k, v, **arguments)
                 return o.transpose(1, 2), lse
 
             return run
 
         shown = ", ".join(sorted(arguments))
-        return Job(tensors, bind, called=f"torch.compile(flex_attention)({shown})", lse_base="e", kernels="^triton_")
+        called = f"torch.compile(flex_attention)({shown})"
+        return Job(tensors, bind, called=called, lse_base="e", kernels="^triton_", context=torch.no_grad)
 
 
 def band_mask(problem):

@@ -1,5 +1,6 @@
 """PyTorch's scaled_dot_product_attention, one backend by name."""
 
+import contextlib
 import warnings
 
 from problem import Unavailable, Unsupported, require, require_plain
@@ -77,19 +78,20 @@ class Sdpa:
         def bind(tensors):
             q, k, v = (x.transpose(1, 2) for x in (tensors.q, tensors.k, tensors.v))
 
-            def run():
-                with sdpa_kernel(backend), torch.no_grad():
-                    return scaled_dot_product_attention(q, k, v, **arguments).transpose(1, 2), None
-
-            return run
+            return lambda: (scaled_dot_product_attention(q, k, v, **arguments).transpose(1, 2), None)
 
         called = f"scaled_dot_product_attention(q, k, v{called}) under sdpa_kernel({backend.name})"
+        @contextlib.contextmanager
+        def context():
+            with sdpa_kernel(backend), torch.no_grad():
+                yield
+
         never = "flash|fmha|cudnn" if self.name == "torch-math" else None
         # Why a backend refuses, PyTorch says in warnings.
         with warnings.catch_warnings(record=True) as reasons:
             warnings.simplefilter("always")
             try:
-                return Job(tensors, bind, called=called, kernels=KERNELS[self.name], never=never)
+                return Job(tensors, bind, called=called, kernels=KERNELS[self.name], never=never, context=context)
             except RuntimeError as error:
                 if "No available kernel" in str(error) or "No viable backend" in str(error):
                     told = "; ".join(str(reason.message).split(" (Triggered")[0] for reason in reasons)

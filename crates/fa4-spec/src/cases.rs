@@ -96,15 +96,20 @@ impl Case {
 
 /// Rows of a query block and keys of a key block in the reductions.
 const BLOCK: u64 = 128;
+/// Cases of no more blocks are left as they are: seven K/V heads of one row block and two key blocks.
+const SMALL_BLOCKS: u64 = 28;
 /// A CTA works on this many query blocks; removing whole CTAs keeps which of its tiles exist.
 const CTA_ROWS: u64 = 2 * BLOCK;
 
-/// Reduces a case for the emulator. Only these are allowed, since they keep what a row tests: batch and heads are
+/// Reduces a case for the emulator, unless it is small already. Only these are allowed, since they keep what a row tests: batch and heads are
 /// divided (ratio kept, at least 2 remain of what was at least 2), and whole 128-blocks of tokens are removed while
 /// `least_blocks` key blocks remain (a kernel's ring depth plus two), so that tails, alignment of the diagonal and ring
 /// wraps stay. `match_sampled` rows keep their addresses: strides spread the smaller tensors over the full extent.
 pub fn reduce(case: &Case, least_blocks: u64) -> Case {
     let full = &case.problem;
+    if is_small(full) && case.expect != Expect::MatchSampled {
+        return case.clone();
+    }
     let mut p = full.clone();
     p.batch = full.batch.min(2);
     p.num_heads_kv = full.num_heads_kv.min(2);
@@ -132,6 +137,13 @@ pub fn reduce(case: &Case, least_blocks: u64) -> Case {
         scale.push("addresses kept by strides".to_string());
     }
     Case { problem: p, scale: Some(scale.join(", ")), spread, ..case.clone() }
+}
+
+/// Counted without the mask and with a block where there is none: an empty q does not make a long k small.
+fn is_small(p: &AttnProblem) -> bool {
+    let blocks = |len: u64| len.div_ceil(BLOCK).max(1);
+    let all = [p.num_heads_q, blocks(p.seqlen_q), blocks(p.seqlen_k)];
+    all.into_iter().fold(p.batch.max(1), u64::saturating_mul) <= SMALL_BLOCKS
 }
 
 fn has_window(mask: Mask) -> bool {
@@ -241,7 +253,9 @@ pub fn features(seed: u64) -> Vec<Case> {
                 |what: &str, sizes: (u64, u64), mask: Mask, qdist, change: &dyn Fn(&mut AttnProblem)| {
                     let mut problem = AttnProblem::dense(1, sizes, (2, 1), head_dim, mask, dtype);
                     change(&mut problem);
-                    let id = format!("feature_{what}_q{}_k{}_h2kv1_d{head_dim}_{dtype}", sizes.0, sizes.1);
+                    let heads = problem.num_heads_q;
+                    let id =
+                        format!("feature_{what}_q{}_k{}_h{heads}kv1_d{head_dim}_{dtype}", sizes.0, sizes.1);
                     cases.push(Case { qdist, ..Case::dense(id, problem, seed) });
                 };
             let none = |_: &mut AttnProblem| ();
@@ -265,11 +279,135 @@ pub fn features(seed: u64) -> Vec<Case> {
                 }
                 add("empty_rows", (300, 130), Mask::CAUSAL, QDist::Randn, &none);
             }
+            // Three heads packed into a tile of 126 rows.
+            let three = |p: &mut AttnProblem| p.num_heads_q = 3;
+            add("packed_nc", (30, 140), Mask::FULL, QDist::Randn, &three);
+            add("packed_c", (43, 140), Mask::CAUSAL, QDist::Randn, &three);
+            add("packed_window", (50, 300), window(Some(99), Some(0)), QDist::Randn, &three);
         }
     }
     let rescaled: Vec<Case> =
         cases.iter().filter(|c| c.id.contains("window_both")).map(Case::with_tau_zero).collect();
     cases.extend(rescaled);
+    cases
+}
+
+/// Few query rows of many heads: problems where a kernel may pack the query heads of one K/V head into a tile. Every ratio
+/// that matters, powers of two or not, with as many rows as fill a tile of 128 rows, two of them, and one row more; up to
+/// ratios that leave half of a tile over or do not fit into one.
+pub fn packed(seed: u64) -> Vec<Case> {
+    let window = Mask { causal: false, window_left: Some(40), window_right: Some(9) };
+    let mut cases = Vec::new();
+    for (batch, heads, seqlens, masks) in [
+        (1, (2, 1), (64, 130), "c"),
+        (2, (4, 2), (65, 64), "w"),
+        (1, (2, 1), (128, 200), "n"),
+        (1, (3, 1), (42, 128), "nc"),
+        (2, (6, 2), (43, 300), "cw"),
+        (1, (3, 1), (85, 85), "cw"),
+        (1, (4, 1), (32, 129), "n"),
+        (2, (8, 2), (63, 31), "cw"),
+        (1, (5, 1), (25, 130), "nw"),
+        (1, (10, 2), (51, 260), "c"),
+        (2, (6, 1), (22, 257), "cw"),
+        (1, (7, 1), (18, 18), "c"),
+        (1, (14, 2), (37, 190), "nw"),
+        (2, (8, 1), (1, 385), "nc"),
+        (1, (16, 2), (17, 127), "cw"),
+        (1, (8, 1), (200, 200), "cw"),
+        (1, (12, 1), (10, 140), "n"),
+        (2, (24, 2), (21, 100), "cw"),
+        (1, (16, 1), (9, 130), "c"),
+        (1, (32, 1), (5, 129), "w"),
+        (1, (48, 1), (5, 70), "c"),
+        (1, (71, 1), (2, 130), "cw"),
+        (1, (96, 1), (1, 200), "n"),
+        (1, (128, 1), (2, 64), "c"),
+        (1, (256, 1), (1, 129), "w"),
+        (1, (131, 1), (1, 40), "c"),
+    ] {
+        for letter in masks.chars() {
+            let (mask, name) = match letter {
+                'n' => (Mask::FULL, "nc"),
+                'c' => (Mask::CAUSAL, "c"),
+                _ => (window, "window_sink"),
+            };
+            let problem = AttnProblem {
+                sink: letter == 'w',
+                ..AttnProblem::dense(batch, seqlens, heads, 128, mask, DType::Bf16)
+            };
+            let ((sq, sk), (hq, hkv)) = (seqlens, heads);
+            cases.push(Case::dense(
+                format!("packed_b{batch}_q{sq}_k{sk}_h{hq}kv{hkv}_d128_{name}"),
+                problem,
+                seed,
+            ));
+        }
+    }
+    // Far-apart rows: neighbours in a tile that are no neighbours in memory. And rescales, by the row and by the head.
+    let of = |what: &str, mask, qdist| Case {
+        qdist,
+        ..Case::dense(
+            format!("packed_{what}_q20_k300_h6kv2_d128"),
+            AttnProblem::dense(2, (20, 300), (6, 2), 128, mask, DType::Bf16),
+            seed,
+        )
+    };
+    cases.push(of("bhsd", Mask::CAUSAL, QDist::BhsdTransposedView));
+    cases.push(of("offset", Mask::FULL, QDist::Offset16BAlignedNot128B));
+    cases.push(of("stride0", Mask::CAUSAL, QDist::KvExpandStride0Batch));
+    cases.push(of("max_first_key", Mask::FULL, QDist::MaxFirstKey));
+    cases.push(of("monotone_up", Mask::CAUSAL, QDist::MonotoneUp).with_tau_zero());
+    cases
+}
+
+/// Public bugs of dense prefill that the edge set has no row for: counts of K/V heads below 8, a window of −1 on either
+/// side beside causal, lengths around a tile's border.
+pub fn bugs(seed: u64) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |id: String, problem: AttnProblem| cases.push(Case::dense(id, problem, seed));
+    for hkv in 1..=7 {
+        let problem = AttnProblem::dense(1, (40, 130), (2 * hkv, hkv), 128, Mask::CAUSAL, DType::Bf16);
+        add(format!("bug33_kv_heads_q40_k130_h{}kv{hkv}_d128_c", 2 * hkv), problem);
+    }
+    for rows in [255, 256, 383, 384, 385] {
+        let problem = AttnProblem::dense(1, (rows, rows), (1, 1), 128, Mask::CAUSAL, DType::Bf16);
+        add(format!("bug35_m_boundary_q{rows}_k{rows}_h1kv1_d128_c"), problem);
+    }
+    let window = |left, right| Mask { causal: false, window_left: left, window_right: right };
+    for (name, mask) in [
+        ("bug08_window_m1_0", window(None, Some(0))),
+        ("bug08_causal_window_m1_m1", Mask::CAUSAL),
+        ("bug09_window_m1_m1", window(None, None)),
+        ("bug11_window_64_0", window(Some(64), Some(0))),
+    ] {
+        let problem = AttnProblem::dense(1, (200, 200), (2, 2), 128, mask, DType::Bf16);
+        add(format!("{name}_q200_k200_h2kv2_d128"), problem.clone());
+        // A sink sends the same mask to the kernel of windows.
+        add(format!("{name}_q200_k200_h2kv2_d128_sink"), AttnProblem { sink: true, ..problem });
+    }
+    add(
+        "bug28_q64_k64_h2kv2_d128".into(),
+        AttnProblem::dense(2, (64, 64), (2, 2), 128, Mask::FULL, DType::Bf16),
+    );
+    add(
+        "bug05_empty_tiles_q600_k20_h1kv1_d128_c".into(),
+        AttnProblem::dense(1, (600, 20), (1, 1), 128, Mask::CAUSAL, DType::Bf16),
+    );
+    for (name, qdist) in [("bug17", QDist::QStd100), ("bug37", QDist::KvExpandStride0Batch)] {
+        let problem = AttnProblem::dense(2, (130, 200), (2, 2), 128, Mask::CAUSAL, DType::Bf16);
+        let id = format!("{name}_q130_k200_h2kv2_d128_c_{qdist}");
+        cases.push(Case { qdist, ..Case::dense(id, problem, seed) });
+    }
+    // More than 2^31 scores, and batches that no y or z of a grid can count: the addresses are kept by strides.
+    for (id, batch, seqlens, heads) in [
+        ("bug27_q46341_k46341_h2kv1_d128_c", 1, (46341, 46341), (2, 1)),
+        ("bug25_b65536_q1_k16_h8kv1_d128_c", 65536, (1, 16), (8, 1)),
+        ("bug25_b70000_q17_k16_h8kv1_d128_c", 70000, (17, 16), (8, 1)),
+    ] {
+        let problem = AttnProblem::dense(batch, seqlens, heads, 128, Mask::CAUSAL, DType::Bf16);
+        cases.push(Case { expect: Expect::MatchSampled, ..Case::dense(id, problem, seed) });
+    }
     cases
 }
 
@@ -283,7 +421,8 @@ mod tests {
 
     #[test]
     fn small_cases_are_left_alone() {
-        for c in smoke(1).iter().chain(&products(1)).chain(&rescales(1)).chain(&features(1)) {
+        for c in smoke(1).iter().chain(&products(1)).chain(&rescales(1)).chain(&features(1)).chain(&packed(1))
+        {
             let reduced = reduce(c, 5);
             assert_eq!(reduced.problem.seqlen_q % 128, c.problem.seqlen_q % 128);
             assert_eq!(reduced.problem.qhead_per_kvhead(), c.problem.qhead_per_kvhead());
@@ -310,6 +449,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Few heads stay as many as they are, but not where that makes a tensor long.
+    #[test]
+    fn small_is_small_in_every_tensor() {
+        let seven = case(1, (40, 130), (14, 7), Mask::CAUSAL);
+        assert_eq!(reduce(&seven, 5), seven);
+        let long_k = case(65_536, (0, 4096), (1, 1), Mask::FULL);
+        assert_eq!(reduce(&long_k, 5).problem.batch, 2);
     }
 
     #[test]

@@ -155,13 +155,13 @@ pub enum ProblemError {
         kv: u64,
     },
     /// A head dimension is zero.
-    #[error("{which} = 0: a head dimension must be ≥ 1")]
+    #[error("{which} = 0: a head dimension must be ≥ 1; give the length of a row")]
     HeadDim {
         /// `head_dim_qk` or `head_dim_v`.
         which: &'static str,
     },
     /// Not a usable factor.
-    #[error("{which} = {value}: must be finite and {allowed}")]
+    #[error("{which} = {value}: must be finite and {allowed}; correct it or leave it at its default")]
     Factor {
         /// `softcap` or `scale`.
         which: &'static str,

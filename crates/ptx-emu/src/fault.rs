@@ -44,11 +44,19 @@ pub enum Level {
 
 codes! {
     LeaseShared "lease.shared" Fault
-        "Shared memory was touched while an asynchronous operation (a TMA copy or a matrix instruction) still held it. An operation holds its source and destination from its issue until some thread has observed its completion (a successful mbarrier wait, a bulk wait_group). Add the missing wait, or arrive on the 'empty' barrier with tcgen05.commit instead of a plain arrive."
+        "Shared memory was touched while an asynchronous operation (a TMA copy or a matrix instruction) still held it, or an operation was issued onto memory that others still used. An operation holds its source and destination from its issue until its completion was observed (a successful mbarrier wait, a bulk wait_group) by the thread that touches them next, or by one that then handed over to it. Add the missing wait or hand-off, or arrive on the 'empty' barrier with tcgen05.commit instead of a plain arrive."
+    RaceShared "race.shared" Fault
+        "Two threads touch the same shared memory, one of them writes, and nothing in the program orders the two: this schedule happened to run them one after the other, another may not. Order comes from barriers only: an arrive (or bar) after the first access by the thread that made it, and a wait before the second by the thread that makes that. What one lane publishes does not cover its neighbours' accesses unless the warp met (bar.warp.sync) in between."
+    RaceGlobal "race.global" Fault
+        "Two threads or asynchronous operations touch the same global memory, one of them writes, and nothing in the program orders the two. Between CTAs only release and acquire order, at a scope of the GPU: data, then a release (or a fence and a relaxed atomic) on a flag; then an acquire of that flag (or a relaxed load and a fence), then the data. Within a CTA a barrier does. An atomic does not race with another whose scope reaches it."
+    RaceLoad "race.load-in-flight" Fault
+        "A bulk copy overwrites shared memory that an ordinary load may still be reading: no loaded register was used, and no fence executed, before the thread arrived on the barrier that frees the memory. The arrive may overtake the load; on an H200 a quarter of such loads return the new data. Use the values, or execute fence.proxy.async, before the arrive."
+    StrictProxyOrder "strict.proxy-order" Strict
+        "An ordinary access and a bulk copy touch the same memory; the hand-off between them is there, but no fence.proxy.async. The manual asks for the fence; shipped kernels leave it out before a copy that overwrites what was read (an H200 shows no error when the loaded values were used before the hand-off), and in global memory where a fence of the GPU stands in its place."
     ProxyFence "proxy.fence" Fault
         "Shared memory that ordinary stores (or cp.async) wrote is read by a matrix instruction or a bulk copy, and no thread of the CTA has executed fence.proxy.async since. The two go through different proxies; an H200 then reads old data. Let each writing thread execute fence.proxy.async.shared::cta after its stores, before the barrier that hands them over."
     LeaseTmem "lease.tmem" Fault
-        "Tensor memory was touched while a matrix instruction, a tcgen05.ld or a tcgen05.st still held it. Matrix results may be read after a tcgen05.commit's mbarrier phase was waited for; stored data may be read after tcgen05.wait::st of the storing warp and a hand-off; loaded cells may be overwritten after tcgen05.wait::ld."
+        "Tensor memory was touched while a matrix instruction, a tcgen05.ld or a tcgen05.st still held it, as far as the thread that touched it can know. Matrix results may be read after a tcgen05.commit's mbarrier phase was waited for; stored data may be read after tcgen05.wait::st of the storing warp and a hand-off; loaded cells may be overwritten after tcgen05.wait::ld."
     StrictLdUnwaited "strict.ld-unwaited" Strict
         "Tensor memory was overwritten after a tcgen05.ld whose registers were all consumed, but without tcgen05.wait::ld. The manual asks for the wait; shipped kernels (FlashAttention-4) rely on the register dependency."
     StrictMmaOrder "strict.mma-order" Strict
@@ -93,6 +101,8 @@ codes! {
         "tcgen05.alloc or dealloc broke a rule: 32, 64, 128, 256 or 512 columns, never more than the allocation before, not after relinquish_alloc_permit, dealloc with the address and size of an allocation."
     TmemLeak "tmem.leak" Fault
         "A CTA ended with tensor memory still allocated: tcgen05.dealloc is missing (on hardware the next CTA's allocation hangs)."
+    TmemPair "tmem.pair" Fault
+        "A tcgen05 instruction with .cta_group::2 needs both CTAs of a pair (two of a cluster whose ranks differ in bit 0): one warp of each for alloc, with the same number of columns."
     TmemBounds "tmem.bounds" Fault
         "Tensor memory outside the CTA's allocation was touched."
     TmemLane "tmem.lane" Fault
@@ -109,6 +119,12 @@ codes! {
         "setmaxnreg with a count that is not a multiple of 8 in 24..256, or more registers than the CTA's pool holds."
     Exit "exit" Fault
         "A CTA ended while a bulk copy still reads its shared memory: cp.async.bulk.wait_group.read 0 is missing."
+    ClusterEnded "cluster.ended" Fault
+        "The shared memory of a CTA of the cluster was used after that CTA had ended, or it ended while an operation of another CTA was on its way there. Let every thread of the cluster arrive and wait at the cluster barrier after the last such access."
+    ClusterBarrier "cluster.barrier" Fault
+        "A thread arrived twice at the cluster barrier without waiting, or waited without having arrived. Each barrier.cluster.wait needs one barrier.cluster.arrive of the same thread before it."
+    LaunchControl "launch.control" Fault
+        "clusterlaunchcontrol: the first CTA of a cluster was asked for although nothing was cancelled, or another cluster was requested after it was seen that none was left. Branch on query_cancel.is_canceled and stop asking when it is false."
     Deadlock "deadlock" Fault
         "Nobody can move: every warp waits and no asynchronous operation is in flight."
     Trap "trap" Fault

@@ -106,7 +106,7 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Threads of a CTA.
     pub block: [u32; 3],
-    /// Cluster size (only 1×1×1 runs).
+    /// Cluster size in CTAs; 1×1×1 also stands for the one that the kernel itself asks for.
     pub cluster: [u32; 3],
     /// Dynamic shared memory in bytes.
     pub dynamic_smem: u32,
@@ -123,6 +123,8 @@ pub struct Launch<'a> {
 pub struct Checks {
     /// Leases of asynchronous operations on memory and registers, and fences between proxies.
     pub lease: bool,
+    /// Happens-before: unordered conflicting accesses, and fences between proxies by causality.
+    pub race: bool,
     /// Faults on undefined values.
     pub uninit: bool,
     /// Declared roles on barriers.
@@ -131,9 +133,9 @@ pub struct Checks {
 
 impl Checks {
     /// Everything.
-    pub const ALL: Checks = Checks { lease: true, uninit: true, roles: true };
+    pub const ALL: Checks = Checks { lease: true, race: true, uninit: true, roles: true };
     /// Nothing beyond what the hardware itself would raise.
-    pub const NONE: Checks = Checks { lease: false, uninit: false, roles: false };
+    pub const NONE: Checks = Checks { lease: false, race: false, uninit: false, roles: false };
 }
 
 /// How to run.
@@ -149,7 +151,7 @@ pub struct Options {
     pub strict: bool,
     /// Warp instructions after which the run is given up.
     pub step_limit: u64,
-    /// CTAs resident at a time.
+    /// Clusters resident at a time.
     pub resident: usize,
     /// Record a trace.
     pub trace: bool,

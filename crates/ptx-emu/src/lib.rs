@@ -1,11 +1,13 @@
 //! A PTX emulator that judges: it runs compiled PTX with every asynchronous operation as an actor of its own
 //! and reports missing waits, undefined values and broken barrier protocols.
 
+pub mod coverage;
 pub mod fault;
 pub mod isa;
 pub mod launch;
 pub mod launch_file;
 pub mod machine;
+pub mod mutation;
 pub mod npy;
 pub mod num;
 pub mod render;

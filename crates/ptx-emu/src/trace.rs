@@ -41,6 +41,9 @@ impl Trace {
         let (track, name) = match &p.kind {
             Kind::Load { bytes, .. } => ("tma load".to_string(), format!("load {bytes} B")),
             Kind::Store { .. } => ("tma store".to_string(), "store".to_string()),
+            Kind::Between { size, .. } => ("cluster".to_string(), format!("copy {size} B from a peer")),
+            Kind::Remote { bytes, .. } => ("cluster".to_string(), format!("store {bytes} B")),
+            Kind::Response { .. } => ("cluster".to_string(), "launch control".to_string()),
             Kind::CpAsync { .. } => ("cp.async".to_string(), "cp.async".to_string()),
             Kind::CpArrive { .. } => ("cp.async".to_string(), "arrive".to_string()),
             Kind::Mma(m) => ("mma".to_string(), format!("mma D@{}", m.d.1)),

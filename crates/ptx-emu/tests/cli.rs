@@ -49,7 +49,7 @@ fn clean_run_writes_outputs_reports_and_traces() {
         "--schedule",
         "all",
         "--seeds",
-        "1..3",
+        "1..4",
         "--json",
         json.to_str().unwrap(),
         "--trace",
@@ -60,7 +60,7 @@ fn clean_run_writes_outputs_reports_and_traces() {
     let expected: Vec<u8> = (0..200).flat_map(|i| (2.0 * i as f32).to_le_bytes()).collect();
     assert_eq!((array.shape, array.data), (vec![200], expected));
     let reports: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
-    // eager, late-lifo and late-tma once each; random for each of three seeds.
+    // eager, late-lifo and late-tma once each; random for each of the seeds 1, 2, 3.
     assert_eq!(reports.as_array().unwrap().len(), 6);
     assert_eq!(reports[0]["verdict"], "clean");
     assert_eq!(reports[5]["seed"], 3);
@@ -123,6 +123,7 @@ fn bad_input() {
         &["run", "no such file"],
         &["run", &launch, "--schedule", "lazy"],
         &["run", &launch, "--seeds", "5..1"],
+        &["run", &launch, "--seeds", "5..5"],
         &["run", &launch, "--check", "everything"],
         &["parse", &launch],
         &["explain", "lease.nothing"],
@@ -130,6 +131,36 @@ fn bad_input() {
         let output = emu(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));
     }
+}
+
+/// What cannot be written is said before the run, which then has no verdict.
+#[test]
+fn unwritable_paths_are_refused_before_the_run() {
+    let folder = folder("unwritable");
+    let launch = launch(&folder, 200, "'iota'");
+    for flag in ["--json", "--trace"] {
+        let output = emu(&["run", &launch, flag, "no/such/folder/x.json"]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains("no/such/folder/x.json: cannot be written"), "{}", text(&output));
+        assert!(!text(&output).contains("clean"), "{}", text(&output));
+    }
+    assert!(!folder.join("out.npy").exists());
+}
+
+/// `… | head -1` ends quietly, as programs do that SIGPIPE ends.
+#[test]
+fn a_closed_pipe_is_no_bug() {
+    use std::process::Stdio;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ptx-emu"))
+        .args(["parse", "--print", &data("scale.ptx")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(141), "{}", text(&output));
+    assert!(output.stderr.is_empty(), "{}", text(&output));
 }
 
 #[test]

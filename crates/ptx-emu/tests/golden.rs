@@ -189,9 +189,10 @@ fn faults(rev: &Revision) -> Res<()> {
         seen += 1;
         let (body, text) = (&parsed.kernel()?.body, parsed.render(&report.verdict));
         let line = f.site.as_ref().and_then(|s| body.get(s.pc as usize)).map(|i| i.span.line);
-        if f.code != want.code || line != want.line {
-            let (code, want_line) = (want.code.as_str(), want.line);
-            return Err(format!("{at}: expected {code} at line {want_line:?}, got line {line:?}: {text}"));
+        let there = line.map_or(want.lines.is_empty(), |l| want.lines.contains(&l));
+        if f.code != want.code || !there {
+            let (code, lines) = (want.code.as_str(), &want.lines);
+            return Err(format!("{at}: expected {code} at lines {lines:?}, got line {line:?}: {text}"));
         }
         if let Some(n) = rev.notes.iter().find(|n| !text.contains(n.as_str())) {
             return Err(format!("{at}: `{n}` is missing in: {text}"));

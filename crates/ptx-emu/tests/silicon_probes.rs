@@ -10,25 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What this machine cannot run yet: probes that must say "unsupported".
-const UNSUPPORTED: &[&str] = &[
-    // 128-bit and vector atomics.
-    "atom_b128",
-    "atom_vector_f32",
-    "atom_vector_f32_v4",
-    "atom_vector_f16x2",
-    "atom_vector_bf16x2",
-    // Clusters of two CTAs.
-    "cluster_registers",
-    "bulk_multicast_1",
-    "bulk_multicast_2",
-    "bulk_multicast_3",
-    "tensor_multicast",
-    "remote_access",
-    "st_async",
-    "red_async",
-    "bulk_between_ctas",
-    "remote_arrive",
-];
+const UNSUPPORTED: &[&str] = &[];
 
 /// Bytes that a kernel does not write keep this value.
 const UNWRITTEN: u8 = 0xa5;

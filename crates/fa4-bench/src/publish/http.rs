@@ -147,7 +147,8 @@ impl Http {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let until = Instant::now() + self.patience.timeout;
+        // A moment less than the library's deadline, so that whichever comes first gives the same message.
+        let until = Instant::now() + self.patience.timeout.mul_f64(0.98);
         let response = match request.send() {
             Ok(response) => response,
             Err(error) => {
@@ -192,6 +193,8 @@ impl Http {
             match response.read(&mut chunk) {
                 Ok(0) => break,
                 Ok(count) => bytes.extend_from_slice(&chunk[..count]),
+                // The library's own deadline ends the read.
+                Err(_) if Instant::now() >= until => return Err(self.too_long()),
                 Err(error) => {
                     return Err(format!("the answer broke off: {}", self.secret.redact(&error.to_string())));
                 }
@@ -200,10 +203,14 @@ impl Http {
                 return Err(format!("the answer has more than {MOST_ANSWER_BYTES} bytes"));
             }
             if Instant::now() > until {
-                return Err(format!("the answer took longer than {} s", self.patience.timeout.as_secs_f64()));
+                return Err(self.too_long());
             }
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn too_long(&self) -> String {
+        format!("the answer took longer than {} s", self.patience.timeout.as_secs_f64())
     }
 
     /// What a server said, for a message. Redacted first: a cut could leave part of a token.

@@ -391,7 +391,7 @@ fn a_dry_run_sends_nothing_and_needs_nothing() {
     let dir = results();
     let dry = PublishArgs { dry_run: true, ..args(&dir, &server.address) };
     let mut out = Vec::new();
-    let token = || panic!("asked for a token");
+    let token = || -> Option<String> { panic!("asked for a token") };
     assert_eq!(publish(&dry, token, &patience(), &mut out).unwrap(), 0);
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains(&format!("POST /repos/owner/name/statuses/{SHA}")), "{out}");

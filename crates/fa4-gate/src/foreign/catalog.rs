@@ -32,6 +32,10 @@ const COMMITTED: &[(&str, &str, &str)] = committed![
     "matmul_persistent_ws",
     "matmul_fp8",
     "matmul_tf32",
+    "matmul_two_ctas",
+    "matmul_clc",
+    "matmul_mxfp8",
+    "gather_add",
     "attn_fwd_d64",
     "attn_fwd_d64_causal",
     "attn_fwd_d64_ws",
@@ -48,6 +52,7 @@ const COMMITTED: &[(&str, &str, &str)] = committed![
     "matmul_persistent",
     "matmul_fp8",
     "matmul_tf32",
+    "matmul_two_ctas",
     "attn_fwd_d64",
     "attn_fwd_d64_causal",
     "attn_fwd_d128",
@@ -151,6 +156,13 @@ pub enum Problem {
         /// Elements from one row to the next.
         stride: usize,
     },
+    /// Y[r] += X[r] + T[index r], 64 columns.
+    GatherAdd {
+        /// Rows of X and Y.
+        rows: usize,
+        /// Rows of T.
+        table: usize,
+    },
     /// Attention forward, self-attention of square shape.
     Attention {
         /// Batch times heads.
@@ -168,6 +180,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Matmul { m, n, k } => write!(f, "m{m} n{n} k{k}"),
+            Self::GatherAdd { rows, table } => write!(f, "{rows} rows of a table of {table}"),
             Self::Softmax { rows, n, stride } => write!(f, "{rows} rows of {n}, stride {stride}"),
             Self::Attention { heads, s, d, causal } => {
                 write!(f, "h{heads} s{s} d{d}{}", if causal { " causal" } else { "" })
@@ -215,19 +228,25 @@ pub fn cases(kernel: &Kernel) -> Vec<Case> {
         |sizes: [(usize, usize, usize); 3]| sizes.map(|(m, n, k)| Problem::Matmul { m, n, k }).to_vec();
     let (input, output) = match name {
         "matmul_fp8" => (Format::E4m3, Format::F16),
-        "matmul_tf32" | "softmax_rows" => (Format::F32, Format::F32),
+        "matmul_mxfp8" => (Format::E4m3, Format::F32),
+        "matmul_tf32" | "softmax_rows" | "gather_add" => (Format::F32, Format::F32),
         _ => (Format::Bf16, Format::Bf16),
     };
     let walk = match constant("PROGRAMS") {
         Some(programs) => TileWalk::Persistent(programs as u32),
-        None if name == "matmul_tf32" => TileWalk::TwoDimensional,
+        None if matches!(name, "matmul_tf32" | "matmul_mxfp8") => TileWalk::TwoDimensional,
         None => TileWalk::Linear,
     };
     let problems = match name {
         "softmax_rows" => [(8, 1000, 1000), (3, 1024, 1040), (2, 5, 8)]
             .map(|(rows, n, stride)| Problem::Softmax { rows, n, stride })
             .to_vec(),
+        "gather_add" => {
+            [(64, 100), (32, 3), (40, 512)].map(|(rows, table)| Problem::GatherAdd { rows, table }).to_vec()
+        }
         "matmul_fp8" => matmul([(256, 256, 384), (200, 144, 144), (128, 128, 1024)]),
+        // The kernel masks nothing: whole tiles only.
+        "matmul_mxfp8" => matmul([(256, 256, 256), (128, 256, 128), (128, 128, 1024)]),
         "matmul_tf32" => matmul([(256, 256, 96), (200, 144, 80), (128, 128, 256)]),
         // Nine tiles for four programs: some get two, one gets three.
         _ if matches!(walk, TileWalk::Persistent(_)) => {

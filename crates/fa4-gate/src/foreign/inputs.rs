@@ -118,6 +118,7 @@ pub fn setup(case: &Case) -> Setup {
     let mut setup = Setup { grid: [1; 3], buffers: vec![], args: vec![], outputs: vec![] };
     match case.problem {
         Problem::Matmul { m, n, k } => matmul(&mut setup, case, m, n, k, random),
+        Problem::GatherAdd { rows, table } => gather_add(&mut setup, case, rows, table, random),
         Problem::Softmax { rows, n, stride } => softmax(&mut setup, rows, n, stride, random),
         Problem::Attention { heads, s, d, causal } => {
             attention(&mut setup, case, heads, s, d, causal, random)
@@ -130,7 +131,13 @@ pub fn setup(case: &Case) -> Setup {
 fn matmul(setup: &mut Setup, case: &Case, m: usize, n: usize, k: usize, random: &mut Random) {
     let mut a = setup.input("a_desc", case.input, m, k, random);
     let mut b = setup.input("b_desc", case.input, n, k, random);
+    let scaled = case.kernel == "matmul_mxfp8";
+    if scaled {
+        block_scales(setup, "a_scale_ptr", &mut a, m, k, random);
+        block_scales(setup, "b_scale_ptr", &mut b, n, k, random);
+    }
     let unit = match case.input {
+        Format::E4m3 if scaled => MatrixUnit::MXF8,
         Format::E4m3 => MatrixUnit::F8,
         Format::F32 => {
             // The tf32 unit ignores the low 13 bits.
@@ -155,6 +162,41 @@ fn matmul(setup: &mut Setup, case: &Case, m: usize, n: usize, k: usize, random: 
         TileWalk::TwoDimensional => [tiles_m, tiles_n, 1],
         TileWalk::Persistent(programs) => [programs, 1, 1],
     };
+}
+
+/// Binds one ue8m0 factor, 2^-6 to 2^6, for 32 elements of a row, and multiplies the elements by them.
+fn block_scales(
+    setup: &mut Setup,
+    name: &'static str,
+    values: &mut [f64],
+    rows: usize,
+    k: usize,
+    random: &mut Random,
+) {
+    const BLOCK: usize = 32;
+    let exponents: Vec<i32> = (0..rows * k / BLOCK).map(|_| (random.bits() % 13) as i32 - 6).collect();
+    values.chunks_mut(BLOCK).zip(&exponents).for_each(|(v, &e)| v.iter_mut().for_each(|x| *x *= exp2i(e)));
+    let data = exponents.iter().map(|e| (e + 127) as u8).collect();
+    // Bytes: the format only says how wide they are.
+    setup.bind(name, Buffer { name, format: Format::E4m3, rows, columns: k / BLOCK, data: Some(data) });
+}
+
+/// The kernel reads whole tiles of the index, so it is as long as they are; the rows beyond the last go nowhere.
+fn gather_add(setup: &mut Setup, case: &Case, rows: usize, table: usize, random: &mut Random) {
+    const COLUMNS: usize = 64;
+    let x = setup.input("x_desc", Format::F32, rows, COLUMNS, random);
+    let t = setup.input("table_desc", Format::F32, table, COLUMNS, random);
+    let tiles = rows.div_ceil(case.tile.0);
+    let index: Vec<usize> = (0..tiles * case.tile.0).map(|_| random.bits() as usize % table).collect();
+    let words = index.iter().flat_map(|&i| (i as i32).to_le_bytes()).collect();
+    // 32-bit integers: the format only says how wide they are.
+    let buffer =
+        Buffer { name: "index_ptr", format: Format::F32, rows: 1, columns: index.len(), data: Some(words) };
+    setup.bind("index_ptr", buffer);
+    let y = setup.input("y_desc", Format::F32, rows, COLUMNS, random);
+    let expected = reference::gather_add(&x, &t, &index, &y, COLUMNS);
+    setup.outputs.push(Output { name: "y_desc", buffer: setup.buffers.len() - 1, expected });
+    setup.grid = [tiles as u32, 1, 1];
 }
 
 fn softmax(setup: &mut Setup, rows: usize, n: usize, stride: usize, random: &mut Random) {

@@ -1,6 +1,8 @@
-//! The foreign section: kernels compiled by Triton, run in the emulator and judged against f64.
+//! Strangers' kernels, run in the emulator and judged against f64. The modules here are the section of Triton's kernels,
+//! whose PTX is committed; [`fa4`] has FlashAttention-4's, [`findings`] what the emulator remarks on any of them, and
+//! [`command`] the tasks of `cargo xtask foreign`.
 //!
-//! These kernels are the evidence that the emulator runs Blackwell and Hopper code as the chips do, because neither their tile
+//! Triton's kernels are the evidence that the emulator runs Blackwell and Hopper code as the chips do, because neither their tile
 //! layouts nor their barrier protocols come from our reading of the manual (`foreign/triton/README.md`).
 //!
 //! [`catalog`] holds the committed kernels and the cases; [`inputs`] makes a case's data; [`reference`] says what must
@@ -9,6 +11,9 @@
 use std::fmt;
 
 pub mod catalog;
+pub mod command;
+pub mod fa4;
+pub mod findings;
 pub mod format;
 pub mod inputs;
 pub mod launch;

@@ -59,6 +59,8 @@ impl MatrixUnit {
     pub const F16: Self = Self { depth: 16, bits: 25, result_bits: 23 };
     /// f32 operands, low 13 bits ignored.
     pub const TF32: Self = Self { depth: 8, bits: 25, result_bits: 23 };
+    /// e4m3 operands with block scales; presumed to keep as much as f16.
+    pub const MXF8: Self = Self { depth: 32, bits: 25, result_bits: 23 };
     /// e4m3 and e5m2 operands.
     pub const F8: Self = Self { depth: 32, bits: 13, result_bits: 13 };
 
@@ -92,6 +94,16 @@ pub fn matmul(a: &[f64], b: &[f64], [m, n, k]: [usize; 3], unit: MatrixUnit, out
             let (sum, error) = unit.dot(a, b);
             expected.push(sum, error, output);
         }
+    }
+    expected
+}
+
+/// y + (t\[index\] + x) in f32, of rows of `columns`: the inner sum is rounded, then the outer.
+pub fn gather_add(x: &[f64], t: &[f64], index: &[usize], y: &[f64], columns: usize) -> Expected {
+    let mut expected = Expected::new(columns, x.len());
+    for (i, (x, y)) in x.iter().zip(y).enumerate() {
+        let inner = t[index[i / columns] * columns + i % columns] + x;
+        expected.push(inner + y, Format::F32.ulp(inner) / 2.0, Format::F32);
     }
     expected
 }

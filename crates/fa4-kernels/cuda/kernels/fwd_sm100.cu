@@ -7,8 +7,10 @@
 // any GQA ratio, any batch, strides by tensor map. Rows that see no key give O = 0 and LSE = −inf. Not supported here:
 // other head dims, fp8, varlen, paging, dropout, biases.
 //
-// A CTA owns 256 rows of one head as two tiles of 128. Sixteen warps, one job each; everything is handed over through
-// mbarriers. While a softmax group works on one tile, the tensor core works on the other:
+// A CTA owns two tiles of 128 rows: 256 query rows of one head, or, where seqlen_q is small, fewer query rows of several
+// heads that share a K/V head (packed: tile row r is query row first_row + r % rows_per_head of head r / rows_per_head;
+// only the Q and O boxes, the mask's row number, LSE and sink know). Sixteen warps, one job each; everything is handed
+// over through mbarriers. While a softmax group works on one tile, the tensor core works on the other:
 //
 //   load        Q0 K0 Q1 V0 K1 V1 K2 V2 …                                         (ring of 3 or 4 K/V slots)
 //   mma         S0=Q0K0 S1=Q1K0 | O0+=P0V0 S0=Q0K1 | O1+=P1V0 S1=Q1K1 | O0+=P0V1 S0=Q0K2 | …
@@ -86,7 +88,7 @@ constexpr Table<SmemRow, 7> kSmem = place(Table<SmemRow, 7>{{
     // name          bytes                align  stages
     {"Q",            kTileBytes,          1024,  kTiles,     0},
     {"KV",           kTileBytes,          1024,  kKvStages,  0},
-    {"O",            kTileBytes,          1024,  kTiles,     0},
+    {"O",            kTileBytes,          1024,  kTiles,     0},  // two: tile 0 is stored while tile 1 is finished
     {"row_factor",   kTileM * 4,          128,   kTiles,     0},  // alpha of a step; at the end row_sum
     {"row_max",      kTileM * 4,          128,   kTiles,     0},  // at the end, in log2 units
     {"barriers",     24 * kMbarrierBytes, 8,     1,          0},
@@ -103,6 +105,34 @@ constexpr Table<TmemRow, 6> kTmem = {{
     {"O1",    "f32",               "mma correction", "mma correction", "",    256 + kHeadDim, kHeadDim},
 }};
 
+// Every barrier is an mbarrier in this CTA's shared memory, initialised once with `arrivals`. A phase completes when that
+// many have arrived (and tx_bytes have landed); who waits, waits for the parity of one phase. Stages: [t] is the query
+// tile 0 or 1, [slot] a slot of the K/V ring. "Each thread" means one mbarrier.arrive by every lane of four warps, 128 in
+// all, after its own part is done; "commit" means one arrival, by the tensor core, when every mma issued before the commit
+// has completed. Who arrives, when, and how often:
+//
+//   Q_full[t]       load, one thread: one arrive.expect_tx, which is the arrival and announces the tile's bytes; TMA
+//                   brings them (packing may leave spare rows, which are not loaded: then fewer than tx_bytes). Once.
+//   KV_full[slot]   the same for each block that enters the slot.
+//   KV_empty[slot]  mma: one commit behind the last mma that reads the slot (the second tile's).
+//   S_full[t]       mma: one commit behind Q·Kᵀ of each block; it covers P·V of the block before, too.
+//   P_full[t]       256 = each thread of softmax t, when its S is in registers and its first 96 keys of P in TMEM, and
+//                   each thread of correction, when its row of O has the scale of the new P. For the first block P·V
+//                   overwrites O, so that correction arrives at once, before anything else.
+//   P_tail_full[t]  each thread of softmax t, when the last 32 keys of P are in TMEM.
+//   stats_full[t]   each thread of softmax t, when its row_factor is written: per block but the first, and once more at
+//                   the end for row_sum and row_max.
+//   stats_empty[t]  each thread of correction, when it has read its alpha; not at the end, since nothing follows.
+//                   Between blocks it only repeats what S_full says (that commit stands behind a P·V that waited for
+//                   correction). What it guards is the end: row_sum takes the place of the last alpha with no S_full
+//                   in between.
+//   O_full[t]       mma: one commit behind the tile's last P·V. Once.
+//   O_staged[t]     each thread of correction, when its row of O is in shared memory and fenced. Once.
+//
+// Phases: whoever waits on a `full` (or `staged`) barrier waits for parity 0 first, then 1, 0, … Whoever waits on an
+// `empty` barrier starts with parity 1, which a fresh barrier counts as completed: slots are empty at first and the
+// first wait falls through (wait_empty in prim/pipeline.cuh). No barrier can run a phase ahead of a waiter, because each
+// round of S → P → O waits for the one before it; the last phase of KV_empty is waited for by nobody.
 constexpr Table<BarrierRow, 10> kBarriers = place(Table<BarrierRow, 10>{{
     // name          arriver                waiter        what becomes true                                   stages     arrivals tx_bytes
     {"Q_full",       "load",                "mma",        "Q tile in smem",                                   kTiles,    1,   kTileBytes, 0},
@@ -112,7 +142,7 @@ constexpr Table<BarrierRow, 10> kBarriers = place(Table<BarrierRow, 10>{{
     {"P_full",       "softmax# correction", "mma",        "S loaded, first 96 keys of P stored, O rescaled",  kTiles,    256, 0,          0},
     {"P_tail_full",  "softmax#",            "mma",        "last 32 keys of P stored",                         kTiles,    128, 0,          0},
     {"stats_full",   "softmax#",            "correction", "row_factor (at the end also row_max) written",     kTiles,    128, 0,          0},
-    {"stats_empty",  "correction",          "softmax#",   "row_factor read",                                  kTiles,    128, 0,          0},
+    {"stats_empty",  "correction",          "softmax#",   "alpha read: row_factor may be written",            kTiles,    128, 0,          0},
     {"O_full",       "mma",                 "correction", "O final in TMEM (commit)",                         kTiles,    1,   0,          0},
     {"O_staged",     "correction",          "epilogue",   "normalised O in smem, visible to the async proxy", kTiles,    128, 0,          0},
 }}, find(kSmem, "barriers").offset);
@@ -167,9 +197,14 @@ struct Ctx {
     __device__ __forceinline__ TmemAddr P(u32 t) const { return tmem.col(kTmemP + t * kTmemSCols); }
     __device__ __forceinline__ TmemAddr O(u32 t) const { return tmem.col(kTmemO + t * kTmemOCols); }
 
+    // Tile rows that hold a query row; packing leaves fewer than 64 of 128 over.
+    __device__ __forceinline__ u32 used_rows() const { return p.heads_per_tile * p.rows_per_head; }
     // The tile row, and TMEM lane, of this thread in a warpgroup role; and the first lane its warp may touch.
     __device__ __forceinline__ u32 row() const { return warp % 4 * 32 + lane; }
     __device__ __forceinline__ u32 first_lane() const { return warp % 4 * 32; }
+    // What the tile row of this thread holds. Divisions: worked out where needed, a register less for the softmax loop.
+    __device__ __forceinline__ u32 query_row(const Tile& tile) const { return tile.first_row + row() % p.rows_per_head; }
+    __device__ __forceinline__ u32 head_in_group() const { return row() / p.rows_per_head; }
     __device__ __forceinline__ SmemAddr row_factor(u32 t) const {
         return smem + (kSmemRowFactor + (t * kTileM + row()) * 4);
     }
@@ -178,10 +213,10 @@ struct Ctx {
 
 // -------------------------------------------------------------------------------------------------- role: load
 
-// One tile: a box per panel. The tensor map clips the sequence and fills with zeros.
-__device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u32 row, u32 head, u32 batch,
-                                          MbarAddr full) {
-    mbarrier_arrive_expect_tx(full, kTileBytes);
+// One tile: a box of box_rows rows per panel. The tensor map clips the sequence and fills with zeros.
+__device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u32 box_rows, u32 row, u32 head,
+                                          u32 batch, MbarAddr full) {
+    mbarrier_arrive_expect_tx(full, box_rows * (kPanels * kSwizzleSpanBytes));
 #pragma unroll
     for (u32 panel = 0; panel < kPanels; ++panel)
         cp_async_bulk_tensor_4d_g2s(dst + panel * kPanelBytes, &map, panel * kPanelCols, row, head, batch, full);
@@ -191,7 +226,8 @@ __device__ __forceinline__ void load_tile(SmemAddr dst, const TensorMap& map, u3
 __device__ __forceinline__ void load_kv(const Ctx& ctx, const Work& work, const TensorMap& map, u32 n_block,
                                         Ring<kKvStages>& ring) {
     wait_empty(ctx.bar(KV_empty, ring.stage), ring.phase);
-    load_tile(ctx.kv(ring.stage), map, n_block * kTileN, work.kv_head, work.batch, ctx.bar(KV_full, ring.stage));
+    load_tile(ctx.kv(ring.stage), map, kTileN, n_block * kTileN, work.kv_head, work.batch,
+              ctx.bar(KV_full, ring.stage));
     if (ring.advance()) {
         if (ring.phase == 1)
             COVER("ring_wrap_0");
@@ -203,7 +239,8 @@ __device__ __forceinline__ void load_kv(const Ctx& ctx, const Work& work, const 
 __device__ __forceinline__ void load_q(const Ctx& ctx, const Work& work, u32 t) {
     const Tile& tile = work.tile[t];
     if (tile.n_blocks() == 0) return;
-    load_tile(ctx.q(t), ctx.p.q_map, tile.first_row, work.head, work.batch, ctx.bar(Q_full, t));
+    if (ctx.p.heads_per_tile > 1) COVER("tile_packed");
+    load_tile(ctx.q(t), ctx.p.q_map, ctx.used_rows(), tile.first_row, work.head, work.batch, ctx.bar(Q_full, t));
 }
 
 // One thread. Q0 K Q1 V first, so that the first S0 can start early; then K and V block by block.
@@ -290,21 +327,21 @@ __device__ __forceinline__ void mma(const Ctx& ctx, const Work& work) {
 // Masks a block where it must be: past the end of the keys, across the diagonal, or across the window's left edge.
 template <Mask kMask>
 __device__ __forceinline__ void mask_block(const Ctx& ctx, const Tile& tile, u32 n_block, float (&s)[kTileN]) {
-    const u32 block = n_block * kTileN, row = tile.first_row + ctx.row();
+    const u32 block = n_block * kTileN;
     // Uniform over the tile: the first row sees least to the right, the last row least to the left.
     const bool cut_right = block + kTileN > end_key<kMask>(ctx.p, tile.first_row);
-    const bool cut_left = block < first_key<kMask>(ctx.p, tile.first_row + kTileM - 1);
+    const bool cut_left = block < first_key<kMask>(ctx.p, tile.first_row + ctx.p.rows_per_head - 1);
     if (!cut_right && !cut_left) COVER("block_full");
     if (cut_right) {
         if (kMask == Mask::kFull || block + kTileN > ctx.p.seqlen_k)
             COVER("tail_k");
         else
             COVER("block_diagonal");
-        mask_right(s, i32(end_key<kMask>(ctx.p, row) - block));
+        mask_right(s, i32(end_key<kMask>(ctx.p, ctx.query_row(tile)) - block));
     }
     if (cut_left) {
         COVER("block_left_edge");
-        mask_left(s, i32(first_key<kMask>(ctx.p, row) - block));
+        mask_left(s, i32(first_key<kMask>(ctx.p, ctx.query_row(tile)) - block));
     }
 }
 
@@ -408,10 +445,10 @@ __device__ __forceinline__ void stage_o(SmemAddr tile, u32 row, u32 col, const f
                          pack2<kDtype>(o[c + 5], o[c + 4]), pack2<kDtype>(o[c + 7], o[c + 6]));
 }
 
-__device__ __forceinline__ void store_lse(const Ctx& ctx, const Work& work, u32 row, float lse) {
+__device__ __forceinline__ void store_lse(const Ctx& ctx, u32 batch, u32 head, u32 row, float lse) {
     const AttnParams& p = ctx.p;
-    if (p.lse == nullptr || row >= p.seqlen_q) return;
-    st_global_f32(p.lse + (i64(work.batch) * p.lse_batch_stride + i64(work.head) * p.lse_head_stride +
+    if (p.lse == nullptr || row >= p.seqlen_q || ctx.row() >= ctx.used_rows()) return;
+    st_global_f32(p.lse + (i64(batch) * p.lse_batch_stride + i64(head) * p.lse_head_stride +
                            i64(row) * p.lse_row_stride),
                   lse);
 }
@@ -420,6 +457,8 @@ __device__ __forceinline__ void store_lse(const Ctx& ctx, const Work& work, u32 
 template <Mask kMask>
 __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Work& work, u32 t, u32 stats_phase) {
     const Tile& tile = work.tile[t];
+    // A spare row has the last head's number: it stores nothing, but reads a sink.
+    const u32 head = work.head + min(ctx.head_in_group(), ctx.p.heads_per_tile - 1);
     const bool has_blocks = tile.n_blocks() > 0;
     float row_sum = 0.0f, m2 = 0.0f;
     if (has_blocks) {
@@ -435,13 +474,13 @@ __device__ __forceinline__ void finish_tile(const Ctx& ctx, const Work& work, u3
     float factor = 1.0f;  // from the scale of O and row_sum to a scale that holds the sink too
     if (kMask == Mask::kGeneral && ctx.p.sinks != nullptr && !empty_row) {
         COVER("sink");
-        const float sink2 = ld_global_f32(ctx.p.sinks + work.head) * kLog2e, with_sink = max_f32(m2, sink2);
+        const float sink2 = ld_global_f32(ctx.p.sinks + head) * kLog2e, with_sink = max_f32(m2, sink2);
         factor = ex2_approx_ftz_f32(m2 - with_sink);
         row_sum = row_sum * factor + ex2_approx_ftz_f32(sink2 - with_sink);
         m2 = with_sink;
     }
     const float inv_sum = empty_row ? 0.0f : factor * rcp_approx_ftz_f32(row_sum);
-    store_lse(ctx, work, tile.first_row + ctx.row(),
+    store_lse(ctx, work.batch, head, ctx.query_row(tile),
               empty_row ? minus_infinity() : (m2 + lg2_approx_ftz_f32(row_sum)) * kLn2);
 #pragma unroll
     for (u32 col = 0; col < kHeadDim; col += 32) {
@@ -486,7 +525,7 @@ template <Mask kMask> __device__ __forceinline__ void correction(const Ctx& ctx,
 
 // ---------------------------------------------------------------------------------------------- role: epilogue
 
-// One thread. The tensor map clips rows past the end.
+// One thread. The tensor map clips rows past the end; its box is as tall as the rows of Q's, so that spare rows stay.
 __device__ __forceinline__ void epilogue(const Ctx& ctx, const Work& work) {
 #pragma unroll
     for (u32 t = 0; t < kTiles; ++t) {
@@ -516,6 +555,20 @@ __device__ __forceinline__ void init_barriers(SmemAddr smem) {
     fence_mbarrier_init_release_cluster();
 }
 
+// Spare rows of packed tiles are never loaded: zeros, so that no mma reads what nobody wrote. They are the last rows of
+// each panel and fewer than 64, for which one store of 16 bytes by every thread is enough.
+__device__ __forceinline__ void clear_spare_rows(SmemAddr smem, u32 used_rows) {
+    const u32 offset = used_rows * kSwizzleSpanBytes + threadIdx.x * 16;
+    static_assert(kThreads * 16 >= kTileM / 2 * kSwizzleSpanBytes, "one pass");
+    if (used_rows == kTileM) return;
+    COVER("spare_rows");
+    if (offset < kPanelBytes)
+#pragma unroll
+        for (u32 panel = 0; panel < kTiles * kPanels; ++panel)
+            st_shared_v4_b32(smem + (kSmemQ + panel * kPanelBytes + offset), 0, 0, 0, 0);
+    fence_proxy_async_shared_cta();
+}
+
 template <Mask kMask> __device__ __forceinline__ void fwd(const AttnParams& p) {
     extern __shared__ __align__(1024) u8 dynamic_smem[];
     const SmemAddr smem = {u32(__cvta_generic_to_shared(dynamic_smem))};
@@ -533,6 +586,7 @@ template <Mask kMask> __device__ __forceinline__ void fwd(const AttnParams& p) {
         tcgen05_relinquish_alloc_permit();
         tcgen05_fence_before_thread_sync();
     }
+    clear_spare_rows(smem, p.heads_per_tile * p.rows_per_head);
     bar_sync_0<kThreads>();
     tcgen05_fence_after_thread_sync();
     const Ctx ctx = {p, smem, {ld_shared_u32(smem + kSmemTmemBase)}, warp, lane};
@@ -574,7 +628,7 @@ EXPORT_TABLE(kinfo_tmem, kTmem);
 EXPORT_TABLE(kinfo_barriers, kBarriers);
 EXPORT_TABLE(kinfo_params, kAttnParams);
 
-// Launch: grid ⌈seqlen_q / 256⌉ · num_heads_q · batch, 512 threads, dynamic shared memory as the table says.
+// Launch: grid m_blocks · head_groups · batch, 512 threads, dynamic shared memory as the table says.
 // Names: fwd_sm100_hd128_bf16_full and so on.
 
 #define FWD_NAME_OF(head_dim, dtype, mask) fwd_sm100_hd##head_dim##_##dtype##_##mask

@@ -7,8 +7,9 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use fa4_kernels::arch::Arch;
 use fa4_kernels::compile::{Artifact, BuildError, Builder, Job};
-use fa4_kernels::manifest::ROWS;
+use fa4_kernels::manifest::{self, ROWS};
 use fa4_kernels::sass;
+use fa4_kernels::sass_mix::{self, Labelled, Mix};
 use fa4_kernels::toolchain::Toolchain;
 
 /// Compiles CUDA sources with the pinned NVRTC: every row of the manifest, unless a command says otherwise.
@@ -32,6 +33,28 @@ enum Command {
     },
     /// Compile one file.
     File(FileArgs),
+    /// Count the machine instructions of softmax loops, in kernels of ours or in any cubins.
+    ///
+    /// The softmax loop is the innermost loop that makes exponentials of scores and packs them; counted is the ordinary
+    /// pass through it (no mask, no spinning), scaled to 128 scores a thread. Prints a Markdown table.
+    SassMix(SassMixArgs),
+}
+
+#[derive(clap::Args)]
+struct SassMixArgs {
+    /// Entries of ours (fwd_sm100_hd128_bf16_full) or cubin files, with a heading before `=` where wanted:
+    /// `FA4=kernel.cubin`.
+    #[arg(required = true, value_name = "[LABEL=]KERNEL|CUBIN")]
+    what: Vec<String>,
+    /// Only functions whose name contains this.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    entry: String,
+    /// Every softmax loop of each, not only the one with the fewest instructions.
+    #[arg(long)]
+    all_loops: bool,
+    /// JSON instead of the table.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -70,6 +93,7 @@ fn main() -> ExitCode {
         None => rows(&cli.filter),
         Some(Command::Check { toolchain }) => check(toolchain.as_deref()),
         Some(Command::File(args)) => file(&args),
+        Some(Command::SassMix(args)) => sass_mix(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -166,6 +190,52 @@ fn file(args: &FileArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn sass_mix(args: &SassMixArgs) -> Result<(), Failure> {
+    let builder = builder()?;
+    let mut columns: Vec<Labelled> = Vec::new();
+    for what in &args.what {
+        let (label, name) = what.split_once('=').map_or((None, what.as_str()), |(a, b)| (Some(a), b));
+        let (cubin, entry) = cubin(&builder, name)?;
+        let functions = sass::disassemble(builder.toolchain(), &cubin)
+            .map_err(|error| Failure::Environment(error.to_string()))?;
+        let wanted = |name: &str| entry.is_none_or(|entry| entry == name) && name.contains(&args.entry);
+        let functions = functions.iter().filter(|function| wanted(&function.name));
+        let mut mixes: Vec<Mix> = functions.flat_map(sass_mix::softmax_loops).collect();
+        if mixes.is_empty() {
+            return Err(Failure::Input(format!(
+                "{name}: no function that was asked for has a softmax loop (exponentials packed to 16 bits)"
+            )));
+        }
+        if !args.all_loops {
+            mixes.sort_by(|a, b| a.scaled(a.total()).total_cmp(&b.scaled(b.total())));
+            mixes.truncate(1);
+        }
+        let label = |mix: &Mix| label.unwrap_or(&mix.function).to_owned();
+        columns.extend(mixes.into_iter().map(|mix| Labelled { label: label(&mix), mix }));
+    }
+    if args.json {
+        let json = serde_json::to_string_pretty(&columns).expect("plain data has a JSON form");
+        println!("{json}");
+    } else {
+        print!("{}", sass_mix::table(&columns));
+    }
+    Ok(())
+}
+
+/// The cubin that `name` means, and the function in it where `name` is an entry of ours.
+fn cubin<'a>(builder: &Builder, name: &'a str) -> Result<(PathBuf, Option<&'a str>), Failure> {
+    if let Some(row) = manifest::by_entry(name) {
+        let artifact = builder.build_row(row)?;
+        let image = artifact.images.first().expect("every row names an architecture");
+        return Ok((image.cubin_path(), Some(name)));
+    }
+    if Path::new(name).is_file() {
+        return Ok((PathBuf::from(name), None));
+    }
+    let entries: Vec<_> = ROWS.iter().map(|row| row.entry).collect();
+    Err(Failure::Input(format!("`{name}` is neither a file nor a kernel; kernels: {}", entries.join(", "))))
 }
 
 /// Resources of one entry function, or of all.

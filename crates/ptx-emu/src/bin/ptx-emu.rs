@@ -1,14 +1,14 @@
 //! The command line of the emulator.
 
 use clap::{Parser, Subcommand};
+use ptx_emu::coverage;
 use ptx_emu::launch_file::{self, ResolvedLaunch, read_back};
-use ptx_emu::machine::decode::{Layout, decode};
 use ptx_emu::render::{self, Context};
-use ptx_emu::syntax::{self, ast::Function, ast::Instr, ast::Operand};
+use ptx_emu::syntax;
 use ptx_emu::{Checks, Code, GlobalMemory, Module, Options, Report, Schedule, Verdict, npy};
 use serde_json::json;
-use std::collections::{HashMap, HashSet};
-use std::ops::RangeInclusive;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -58,9 +58,9 @@ struct Run {
     /// Seed.
     #[arg(long, default_value_t = 0, conflicts_with = "seeds")]
     seed: u64,
-    /// Seeds A..B, both included.
-    #[arg(long, value_parser = seeds)]
-    seeds: Option<RangeInclusive<u64>>,
+    /// Seeds from A to B−1.
+    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    seeds: Option<Range<u64>>,
     /// Checks: all, none, or a list of lease, uninit, roles.
     #[arg(long, default_value = "all", value_parser = checks)]
     check: Checks,
@@ -94,11 +94,11 @@ fn schedules(word: &str) -> Result<Schedules, String> {
     })
 }
 
-fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let (a, b) = text.split_once("..").ok_or("expected A..B, e.g. 0..9")?;
-    let number = |s: &str| s.trim_start_matches('=').parse::<u64>().map_err(|e| format!("`{s}`: {e}"));
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let (a, b) = text.split_once("..").ok_or("expected A..B, e.g. 0..8 for the seeds 0 to 7")?;
+    let number = |s: &str| s.parse::<u64>().map_err(|e| format!("`{s}`: {e}"));
     let (a, b) = (number(a)?, number(b)?);
-    if a > b { Err(format!("{a} is above {b}")) } else { Ok(a..=b) }
+    if a >= b { Err(format!("no seed is in {a}..{b}; the end is not included")) } else { Ok(a..b) }
 }
 
 fn checks(text: &str) -> Result<Checks, String> {
@@ -108,9 +108,14 @@ fn checks(text: &str) -> Result<Checks, String> {
             "all" => checks = Checks::ALL,
             "none" => checks = Checks::NONE,
             "lease" => checks.lease = true,
+            "race" => checks.race = true,
             "uninit" => checks.uninit = true,
             "roles" => checks.roles = true,
-            _ => return Err(format!("unknown check `{word}`; allowed are all, none, lease, uninit, roles")),
+            _ => {
+                return Err(format!(
+                    "unknown check `{word}`; allowed are all, none, lease, race, uninit, roles"
+                ));
+            }
         }
     }
     Ok(checks)
@@ -122,11 +127,25 @@ const BAD_INPUT: u8 = 2;
 /// A message for people who gave bad input.
 type Failure = String;
 
+/// Makes a closed standard output (`… | head`) end the program quietly, with the code that a shell shows for SIGPIPE:
+/// `println!` would panic, and exit code 101 means a bug of the emulator.
+fn end_quietly_when_nobody_reads() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+            std::process::exit(141);
+        }
+        usual(panic);
+    }));
+}
+
 fn main() -> ExitCode {
+    end_quietly_when_nobody_reads();
     let result = match Arguments::parse().command {
         Command::Run(run) => self::run(&run),
         Command::Parse { files, print } => parse(&files, print),
-        Command::Coverage { files } => coverage(&files),
+        Command::Coverage { files } => list_coverage(&files),
         Command::Explain { code } => explain(code.as_deref()),
     };
     match result {
@@ -150,6 +169,18 @@ fn write(path: &Path, data: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, data).map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// Whether a file can be written, without touching what it holds. A file that was not there is not left behind.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let existed = path.exists();
+    let open = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    open.map_err(|e| format!("{}: cannot be written: {e}", path.display()))?;
+    if !existed {
+        // Best effort: an empty file is no harm.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
 fn run(arguments: &Run) -> Result<u8, Failure> {
     let launch = launch_file::read(&arguments.launch).map_err(|e| e.to_string())?;
     let (module, text) = load(&launch.ptx)?;
@@ -162,13 +193,17 @@ fn run(arguments: &Run) -> Result<u8, Failure> {
     let context =
         Context { ptx: Some(&text), source_line: Some(&source_line), ..Context::of(&module, &kernel.name) };
 
-    let seeds = arguments.seeds.clone().unwrap_or(arguments.seed..=arguments.seed);
+    // A run may take minutes: what cannot be written is said before it.
+    let outputs = launch.buffers.iter().filter_map(|b| b.output.as_ref());
+    for path in arguments.json.iter().chain(&arguments.trace).chain(outputs) {
+        check_writable(path)?;
+    }
+    let seeds = arguments.seeds.clone().unwrap_or(arguments.seed..arguments.seed.saturating_add(1));
     let mut reports: Vec<Report> = Vec::new();
     let mut outputs: Option<(String, Vec<npy::Array>)> = None;
     for &schedule in arguments.schedule.iter().flat_map(|s| s.iter()) {
         // Only the random schedule depends on the seed.
-        let seeds =
-            if schedule == Schedule::Random { seeds.clone() } else { *seeds.start()..=*seeds.start() };
+        let seeds = if schedule == Schedule::Random { seeds.clone() } else { seeds.start..seeds.start + 1 };
         for seed in seeds {
             let options = Options {
                 schedule,
@@ -294,81 +329,20 @@ fn parse(files: &[PathBuf], print: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn coverage(files: &[PathBuf]) -> Result<u8, Failure> {
-    // Opcode → uses, and why the machine cannot run one of them.
-    let mut opcodes: HashMap<String, (u64, Option<String>)> = HashMap::new();
+fn list_coverage(files: &[PathBuf]) -> Result<u8, Failure> {
+    let mut opcodes = BTreeMap::new();
     for path in files {
-        let (m, _) = load(path)?;
-        for f in m.functions.iter().filter(|f| f.is_entry) {
-            let mut judge = Judge::new(&m, f);
-            for i in &f.body {
-                let op = &m.opcodes[i.op as usize];
-                // Markers of coverage stand for comments.
-                if op.text == "%cover" {
-                    continue;
-                }
-                let (uses, reason) = opcodes.entry(op.text.clone()).or_default();
-                *uses += 1;
-                if reason.is_none() {
-                    *reason = judge.reason(i);
-                }
-            }
-        }
+        coverage::add(&mut opcodes, &load(path)?.0);
     }
     let mut opcodes: Vec<_> = opcodes.into_iter().collect();
-    opcodes.sort_by(|(a, (m, _)), (b, (n, _))| n.cmp(m).then_with(|| a.cmp(b)));
-    for (opcode, (uses, reason)) in &opcodes {
-        let reason = reason.as_ref().map_or(String::new(), |r| format!("  (unsupported: {r})"));
-        println!("{uses:>8}  {opcode}{reason}");
+    opcodes.sort_by(|(a, m), (b, n)| n.uses.cmp(&m.uses).then_with(|| a.cmp(b)));
+    for (name, opcode) in &opcodes {
+        let reason = opcode.unsupported.as_ref().map_or(String::new(), |r| format!("  (unsupported: {r})"));
+        println!("{:>8}  {name}{reason}", opcode.uses);
     }
-    let unsupported = opcodes.iter().filter(|(_, (_, reason))| reason.is_some()).count();
+    let unsupported = opcodes.iter().filter(|(_, opcode)| opcode.unsupported.is_some()).count();
     println!("{:>8}  opcodes, {unsupported} of them unsupported", opcodes.len());
     Ok(if unsupported > 0 { 11 } else { 0 })
-}
-
-/// Asks the decoder about single instructions.
-struct Judge<'m> {
-    module: &'m Module,
-    /// The kernel with a body of one instruction.
-    one: Function,
-    layout: Layout,
-    /// Opcodes with kinds of operands that were decoded already.
-    known: HashSet<(u32, Vec<std::mem::Discriminant<Operand>>)>,
-}
-
-impl<'m> Judge<'m> {
-    fn new(module: &'m Module, f: &Function) -> Self {
-        let one = Function {
-            name: f.name.clone(),
-            is_entry: true,
-            params: f.params.clone(),
-            regs: f.regs.clone(),
-            vars: f.vars.clone(),
-            branch_targets: vec![vec![0]; f.branch_targets.len()],
-            ..Function::default()
-        };
-        let layout = Layout {
-            module_vars: vec![0; module.vars.len()],
-            func_vars: vec![0; f.vars.len()],
-            ..Layout::default()
-        };
-        Judge { module, one, layout, known: HashSet::new() }
-    }
-
-    /// Why the machine cannot run an instruction; `None` also when one like it was judged before.
-    fn reason(&mut self, i: &Instr) -> Option<String> {
-        if !self.known.insert((i.op, i.args.iter().map(std::mem::discriminant).collect())) {
-            return None;
-        }
-        let mut i = i.clone();
-        for a in &mut i.args {
-            if let Operand::Label(at) = a {
-                *at = 0;
-            }
-        }
-        self.one.body = vec![i];
-        decode(self.module, &self.one, self.layout.clone()).err().map(|e| e.what.0)
-    }
 }
 
 fn explain(code: Option<&str>) -> Result<u8, Failure> {

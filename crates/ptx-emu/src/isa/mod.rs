@@ -4,6 +4,7 @@ pub mod alu;
 pub mod elect;
 pub mod fragments;
 pub mod idesc;
+pub mod idesc_scaled;
 pub mod mbarrier;
 pub mod operands;
 pub mod regs;

@@ -40,6 +40,8 @@ pub struct Slots {
     pub constp: HashMap<bool, u32>,
     /// 32-bit special registers (`%tid.x`, `%laneid`, …) that are fixed for a warp's life: name → slot.
     pub special32: HashMap<Arc<str>, u32>,
+    /// Special registers that are predicates (`%is_explicit_cluster`).
+    pub specialp: HashMap<Arc<str>, u32>,
     /// 64-bit special registers.
     pub special64: HashMap<Arc<str>, u32>,
     /// Per [`RegId`]: declared type (`cvt` extends to the width of its destination).
@@ -203,6 +205,14 @@ impl Slots {
                 (c, _) => unsupported(format!("a {c:?} register where a predicate is read")),
             },
             Operand::Int(v) => Ok((self.immp(*v != 0), false)),
+            Operand::Special(n) => {
+                if let Some(&s) = self.specialp.get(n) {
+                    return Ok((s, false));
+                }
+                let s = self.fresh_p();
+                self.specialp.insert(n.clone(), s);
+                Ok((s, false))
+            }
             other => unsupported(format!("operand {other:?} where a predicate is read")),
         }
     }

@@ -135,6 +135,10 @@ pub struct Warp {
     pub cp_open: Vec<OpId>,
     /// Closed `cp.async` groups, oldest first.
     pub cp_groups: VecDeque<Vec<OpId>>,
+    /// Lanes that have arrived at the cluster barrier in the phase under way.
+    pub cluster_arrived: u32,
+    /// Lanes that have arrived at the cluster barrier and not waited yet.
+    pub cluster_owed: u32,
     /// Its wgmmas.
     pub wgmma: WgmmaState,
     /// Registers a thread, as set by setmaxnreg.
@@ -183,6 +187,8 @@ impl Warp {
             local_undef: vec![true; local],
             cp_open: vec![],
             cp_groups: VecDeque::new(),
+            cluster_arrived: 0,
+            cluster_owed: 0,
             wgmma: WgmmaState::new(prog),
             max_regs: None,
             last_issue: 0,
@@ -197,6 +203,10 @@ pub enum Release {
     Op(OpId),
     /// All matrix operations up to this sequence number.
     Mma(u32),
+    /// A bulk operation in the books of another CTA of the cluster: rank, operation.
+    PeerOp(u32, OpId),
+    /// Matrix operations in the books of another CTA of the cluster: rank, sequence number.
+    PeerMma(u32, u32),
 }
 
 /// An mbarrier in shared memory.
@@ -213,7 +223,7 @@ pub struct MbarSlot {
     pub stamp: u64,
     /// See `stamp`.
     pub done_at: u64,
-    /// Last arrival: (warp, program counter, step).
+    /// Last arrival: (warp, see [`super::cluster::abroad`]; program counter, step).
     pub last_arrival: Option<(u32, u32, u64)>,
     /// Phase in which a (warp, lane) last arrived and kept the token.
     pub tokens: HashMap<(u32, u32), u64>,
@@ -250,7 +260,7 @@ pub struct BulkGroups {
 /// Where an operation was issued.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// Warp.
+    /// Warp; of another CTA where [`super::cluster::abroad`] says so.
     pub warp: u32,
     /// Program counter.
     pub pc: u32,
@@ -262,6 +272,24 @@ pub struct Origin {
 pub struct Cta {
     /// Index in the grid.
     pub id: [u32; 3],
+    /// Rank in its cluster.
+    pub rank: u32,
+    /// The rank where it stands in shared addresses (bits 24 and up).
+    pub rank_bits: u64,
+    /// It has ended; other CTAs of the cluster may still run.
+    pub ended: bool,
+    /// One of its threads has seen that launch control had nothing left to cancel.
+    pub nothing_left: bool,
+    /// Columns that a warp waits to allocate together with the other CTA of the pair.
+    pub pair_wants: Option<u32>,
+    /// Columns that the other CTA of the pair allocated for both.
+    pub pair_got: Option<u32>,
+    /// Operations of other CTAs' books that read its shared memory.
+    pub lent: Vec<OpId>,
+    /// Operations that add to shared memory: they may share granules.
+    pub reductions: std::collections::HashSet<OpId>,
+    /// Releases for other CTAs of the cluster, to be handed on.
+    pub outbox: Vec<Release>,
     /// Shared memory.
     pub shared: SharedMemory,
     /// Tensor memory.
@@ -282,6 +310,9 @@ pub struct Cta {
     pub origins: Vec<Origin>,
     /// Per matrix operation (sequence number − 1): where it was issued.
     pub mma_origins: Vec<Origin>,
+    /// Per matrix operation: its number, or the last one's before it, in the books of the other CTA of the pair. Empty
+    /// where no instruction works on a pair.
+    pub pair_seqs: Vec<u32>,
     /// Last matrix operation of a (warp, lane): what its commits cover.
     pub mma_last: HashMap<(u32, u32), u32>,
     /// Matrix operations up to this sequence number are observed complete.
@@ -298,6 +329,8 @@ pub struct Cta {
     pub dynamic_base: u32,
     /// Next warp of the round robin.
     pub next_warp: usize,
+    /// Happens-before.
+    pub(super) hb: super::hb::CtaHb,
     /// Clocks of the timed schedule.
     pub(super) clocks: Option<Box<super::predict::Clocks>>,
 }
@@ -311,6 +344,12 @@ impl Cta {
         self.origins.len() as OpId - 1
     }
 
+    /// Sequence number in the books of the other CTA of the pair of this CTA's matrix operation `seq`, or of the last
+    /// before it; 0: none.
+    pub fn pair_seq(&self, seq: u32) -> u32 {
+        self.pair_seqs.get(..seq as usize).and_then(|s| s.last()).copied().unwrap_or(0)
+    }
+
     /// True when every warp has exited.
     pub fn done(&self) -> bool {
         self.warps.iter().all(|w| w.live == 0)
@@ -322,7 +361,7 @@ impl Cta {
         let now = m.bar.phase();
         m.seen.insert(warp, now);
         m.observed = m.observed.max(now);
-        let (released, mma) = (&mut self.released, &mut self.mma_released);
+        let (released, mma, outbox) = (&mut self.released, &mut self.mma_released, &mut self.outbox);
         m.attached.retain(|&(phase, r)| {
             if phase >= now {
                 return true;
@@ -330,6 +369,7 @@ impl Cta {
             match r {
                 Release::Op(id) => released[id as usize] = true,
                 Release::Mma(seq) => *mma = (*mma).max(seq),
+                peer => outbox.push(peer),
             }
             false
         });

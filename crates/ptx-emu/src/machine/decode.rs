@@ -4,6 +4,7 @@
 //! [`super::decode_async`]; register-only ones by [`crate::isa::alu`]. A modifier that is not understood makes
 //! the instruction unsupported: nothing is guessed.
 
+use super::hb::{Order, Scope};
 use super::inst::*;
 use crate::isa::alu::{self, AluClass};
 use crate::isa::operands::{Decoded as Res, Slots, Unsupported, unsupported};
@@ -15,6 +16,9 @@ use std::sync::Arc;
 /// First byte of the window that generic addresses of shared memory lie in (bits 24 and up of the low word:
 /// CTA rank in the cluster).
 pub const SHARED_WINDOW: u64 = 0x7f2f_0000_0000;
+/// What the name of a special register begins with that holds an address in the CTA's own shared memory: the offset in
+/// the window follows, the CTA's rank is added.
+pub const OWN_SHARED: &str = "%shared+";
 /// Window of per-thread memory.
 pub const LOCAL_WINDOW: u64 = 0x7f2e_0000_0000;
 /// Window of kernel parameters.
@@ -48,10 +52,16 @@ pub struct Program {
     pub layout: Layout,
     /// True when several CTAs can influence each other (atomics, reductions to global memory).
     pub coupled: bool,
+    /// Something writes shared memory through the async proxy.
+    pub bulk_loads: bool,
     /// Per 32-bit slot: some wgmma reads or writes it. Empty where the kernel has none.
     pub wgmma_regs: Vec<bool>,
     /// Opcode text of each instruction (index into the module's opcodes).
     pub opcodes: Vec<u32>,
+    /// The cluster that it is launched with.
+    pub cluster: super::cluster::ClusterDims,
+    /// Its tcgen05 instructions are those of a CTA pair (`.cta_group::2`).
+    pub pair: bool,
 }
 
 /// An instruction that cannot be run, and where it stands.
@@ -80,6 +90,8 @@ pub fn decode(module: &Module, f: &Function, layout: Layout) -> Result<Program, 
         Cx { module, f, slots: Slots::new(f), layout: &layout, covers: vec![], cover_ids: HashMap::new() };
     let (mut code, mut regs, mut opcodes) = (Vec::with_capacity(f.body.len()), Vec::new(), Vec::new());
     let mut coupled = false;
+    let mut pair = false;
+    let mut single = false;
     for instr in &f.body {
         let op = &module.opcodes[instr.op as usize];
         let fail = |what| Box::new(DecodeError { what, opcode: op.text.clone(), span: instr.span });
@@ -88,7 +100,15 @@ pub fn decode(module: &Module, f: &Function, layout: Layout) -> Result<Program, 
             Some((r, neg)) => Some((cx.slots.src_p(&Operand::Reg(r)).map_err(fail)?.0, neg)),
         };
         let one = cx.one(op, &instr.args).map_err(fail)?;
-        coupled |= matches!(&one.inst, Inst::Atom { place, .. } if *place != Place::Shared)
+        if op.mnemonic == "tcgen05" {
+            pair |= op.has("cta_group::2");
+            single |= op.has("cta_group::1");
+            if pair && single {
+                return Err(fail(Unsupported("cta_group::1 and cta_group::2 in one kernel".into())));
+            }
+        }
+        coupled |= matches!(&one.inst, Inst::AtomVector(_) | Inst::Atom128(_) | Inst::LaunchControl(_))
+            || matches!(&one.inst, Inst::Atom { place, .. } if *place != Place::Shared)
             || matches!(&one.inst, Inst::Ld(a) if a.ordered && a.place != Place::Shared);
         let s0 = regs.len() as u32;
         regs.extend(one.srcs);
@@ -107,10 +127,15 @@ pub fn decode(module: &Module, f: &Function, layout: Layout) -> Result<Program, 
             reconverge: u32::MAX,
         });
     }
+    let bulk_loads = code.iter().any(|d: &Decoded| match &d.inst {
+        Inst::Bulk(b) => matches!(**b, Bulk::Load { .. } | Bulk::TensorLoad { .. }),
+        _ => false,
+    });
     super::cfg::mark_reconvergence(&mut code);
     let Cx { slots, covers, .. } = cx;
     let wgmma_regs = super::wgmma::mark_registers(&mut code, &regs, slots.n32 as usize);
-    Ok(Program { code, regs, slots, covers, layout, coupled, opcodes, wgmma_regs })
+    let cluster = Default::default();
+    Ok(Program { code, regs, slots, covers, layout, coupled, bulk_loads, opcodes, wgmma_regs, cluster, pair })
 }
 
 /// One decoded instruction before it is packed.
@@ -140,7 +165,7 @@ pub(super) fn addr_reg(a: Addr) -> Option<Reg> {
     match a {
         Addr::R32(r, _) => Some((Class::R32, r)),
         Addr::R64(r, _) => Some((Class::R64, r)),
-        Addr::Abs(_) => None,
+        Addr::Abs(_) | Addr::Own(_) => None,
     }
 }
 
@@ -215,12 +240,12 @@ impl Cx<'_> {
             {
                 plain(Inst::ProxyFence, C::Fence)
             }
-            "fence" | "membar" => plain(Inst::Fence, C::Fence),
+            "fence" | "membar" => plain(Inst::Fence(fence_scope(op)), C::Fence),
             "ld" | "ldu" => self.ld(op, args),
             "st" => self.st(op, args),
             "atom" | "red" => self.atom(op, args),
             "cvta" => self.cvta(op, args),
-            "mapa" | "getctarank" => self.mapa(op, args),
+            "mapa" | "getctarank" => self.rank_of_address(op, args),
             "isspacep" => {
                 let place = place_of(op)?;
                 let d = self.slots.dst_p(&args[0])?;
@@ -261,9 +286,8 @@ impl Cx<'_> {
                 Ok(One::new(Inst::Clock(d), C::Other).dst([d]))
             }
             "mov" if matches!(args.get(1), Some(Operand::Sym(..))) => {
-                let Operand::Sym(s, add) = &args[1] else { return unsupported("mov") };
-                let v = self.symbol(*s)? as i64 + add;
-                self.alu(op, &[args[0].clone(), Operand::Int(v)])
+                let value = self.own_symbol(&args[1])?;
+                self.alu(op, &[args[0].clone(), value])
             }
             "mbarrier"
             | "cp"
@@ -325,6 +349,16 @@ impl Cx<'_> {
         })
     }
 
+    /// A symbol as a value that a register operation can read; other operands as they are.
+    pub(super) fn own_symbol(&self, o: &Operand) -> Res<Operand> {
+        let Operand::Sym(s, add) = o else { return Ok(o.clone()) };
+        let v = self.symbol(*s)? as i64 + add;
+        Ok(match self.symbol_space(*s) {
+            Space::Shared => Operand::Special(format!("{OWN_SHARED}{}", v as u32).into()),
+            _ => Operand::Int(v),
+        })
+    }
+
     fn symbol_space(&self, s: Sym) -> Space {
         match s {
             Sym::Param(_) | Sym::Func(_) => Space::Param,
@@ -338,7 +372,7 @@ impl Cx<'_> {
         match o {
             Operand::Addr(b, off) => self.base(*b, *off),
             Operand::Reg(r) => self.base(Base::Reg(*r), 0),
-            Operand::Sym(s, off) => Ok(Addr::Abs((self.symbol(*s)? as i64 + off) as u64)),
+            Operand::Sym(s, off) => self.base(Base::Sym(*s), *off),
             Operand::Int(v) => Ok(Addr::Abs(*v as u64)),
             other => unsupported(format!("operand {other:?} where an address is read")),
         }
@@ -351,12 +385,15 @@ impl Cx<'_> {
                 (Class::R64, i) => Addr::R64(i, off),
                 (c, _) => return unsupported(format!("a {c:?} register as an address")),
             },
+            Base::Sym(s) if self.symbol_space(s) == Space::Shared => {
+                Addr::Own((self.symbol(s)? as i64 + off) as u32)
+            }
             Base::Sym(s) => Addr::Abs((self.symbol(s)? as i64 + off) as u64),
             Base::Abs => Addr::Abs(off as u64),
         })
     }
 
-    fn element_regs(&mut self, o: &Operand, ty: Ty, load: bool) -> Res<Vec<Option<Reg>>> {
+    pub(super) fn element_regs(&mut self, o: &Operand, ty: Ty, load: bool) -> Res<Vec<Option<Reg>>> {
         let list: &[Operand] = match o {
             Operand::Vector(v) => v,
             other => std::slice::from_ref(other),
@@ -390,7 +427,8 @@ impl Cx<'_> {
                 "param" | "param::entry" => place = Place::Param,
                 "param::func" => return unsupported("device-function parameters"),
                 "global" | "const" => place = Place::Global,
-                "shared" | "shared::cta" | "shared::cluster" => place = Place::Shared,
+                "shared" | "shared::cta" => place = Place::Shared,
+                "shared::cluster" => place = Place::Cluster,
                 "local" => place = Place::Local,
                 "v2" => n = 2,
                 "v4" => n = 4,
@@ -420,7 +458,7 @@ impl Cx<'_> {
         let reg_bytes = self.reg_bytes(data);
         let addr = self.addr(addr)?;
         let signed = matches!(ty, Ty::S8 | Ty::S16 | Ty::S32);
-        Ok(Access { place, addr, regs: regs.into(), bytes, signed, reg_bytes, ordered })
+        Ok(Access { place, addr, regs: regs.into(), bytes, signed, reg_bytes, ordered, order: order(op) })
     }
 
     /// Width of the (first) register of a data operand.
@@ -444,7 +482,10 @@ impl Cx<'_> {
     }
 
     fn st(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
-        if op.has("async") || op.has("bulk") {
+        if op.has("async") {
+            return self.remote_async(op, args);
+        }
+        if op.has("bulk") {
             return unsupported(format!("opcode `{}`", op.text));
         }
         let [a, s, ..] = args else { return unsupported(format!("`{}` with too few operands", op.text)) };
@@ -455,13 +496,23 @@ impl Cx<'_> {
     }
 
     fn atom(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
+        if op.has("async") {
+            return self.remote_async(op, args);
+        }
+        if op.has("b128") {
+            return self.atom_128(op, args);
+        }
+        if ["v2", "v4", "v8"].into_iter().any(|v| op.has(v)) {
+            return self.atom_vector(op, args);
+        }
         let (mut place, mut ty, mut kind) = (Place::Generic, None, None);
         for m in &op.mods {
             match m.as_str() {
                 "relaxed" | "acquire" | "release" | "acq_rel" | "cta" | "cluster" | "gpu" | "sys"
                 | "noftz" => {}
                 "global" => place = Place::Global,
-                "shared" | "shared::cta" | "shared::cluster" => place = Place::Shared,
+                "shared" | "shared::cta" => place = Place::Shared,
+                "shared::cluster" => place = Place::Cluster,
                 "add" => kind = Some(AtomOp::Add),
                 "min" => kind = Some(AtomOp::Min),
                 "max" => kind = Some(AtomOp::Max),
@@ -512,7 +563,8 @@ impl Cx<'_> {
             (AtomOp::Cas, None) => return unsupported("atom.cas with one operand"),
             _ => None,
         };
-        let mut one = One::new(Inst::Atom { op: kind, ty, place, addr, d, b, c }, OpClass::Memory);
+        let order = atom_order(op);
+        let mut one = One::new(Inst::Atom { op: kind, ty, place, addr, d, b, c, order }, OpClass::Memory);
         one.srcs.extend([(class, b)]);
         one.srcs.extend(c.map(|c| (class, c)));
         one.srcs.extend(addr_reg(addr));
@@ -536,25 +588,13 @@ impl Cx<'_> {
         let d = self.slots.dst64(&args[0])?;
         let s = match &args[1] {
             Operand::Sym(s, off) => {
-                let v = (self.symbol(*s)? as i64 + off) as u64;
-                self.slots.imm64(v)
+                let value = self.own_symbol(&Operand::Sym(*s, *off))?;
+                self.slots.src64(&value, Ty::U64)?
             }
             o => self.slots.src64(o, Ty::U64)?,
         };
         let add = if to { base.wrapping_neg() } else { base };
         Ok(One::new(Inst::CvtaAdd(d, s, add), OpClass::Int).src([(Class::R64, s)]).dst([(Class::R64, d)]))
-    }
-
-    fn mapa(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
-        if op.mnemonic != "mapa" || !op.has("shared::cluster") || !op.has("u32") {
-            return unsupported(format!("opcode `{}`", op.text));
-        }
-        let d = self.slots.dst32(&args[0])?;
-        let s = self.slots.src32(&args[1], Ty::U32)?;
-        let r = self.slots.src32(&args[2], Ty::U32)?;
-        Ok(One::new(Inst::Mapa(d, s, r), OpClass::Int)
-            .src([(Class::R32, s), (Class::R32, r)])
-            .dst([(Class::R32, d)]))
     }
 
     fn shfl(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
@@ -660,7 +700,7 @@ impl Cx<'_> {
             return Ok(One::new(Inst::BarWarp(m), OpClass::Warp).src([(Class::R32, m)]));
         }
         if has("cluster") {
-            return Ok(One::new(Inst::BarCluster(has("arrive")), OpClass::Barrier));
+            return Ok(One::new(Inst::BarCluster(has("arrive"), has("aligned")), OpClass::Barrier));
         }
         if has("red") {
             return self.bar_reduce(op, args);
@@ -716,10 +756,43 @@ fn is_clock(name: &str) -> bool {
 fn place_of(op: &Opcode) -> Res<Place> {
     match op.mods.first().map(String::as_str) {
         Some("global" | "const") => Ok(Place::Global),
-        Some("shared" | "shared::cta" | "shared::cluster") => Ok(Place::Shared),
+        Some("shared" | "shared::cta") => Ok(Place::Shared),
+        Some("shared::cluster") => Ok(Place::Cluster),
         Some("local") => Ok(Place::Local),
         Some("param" | "param::entry") => Ok(Place::Param),
         Some(m) => Err(reject(op, m)),
         None => unsupported(op.text.clone()),
     }
+}
+
+/// How far a fence orders memory; a fence of proxies, or of the initialisation of barriers, orders none.
+fn fence_scope(op: &Opcode) -> Scope {
+    if op.has("proxy") || op.has("mbarrier_init") { Scope::Thread } else { scope(op).unwrap_or(Scope::Sys) }
+}
+
+/// How an access is strong, if it is; `volatile` is relaxed at the widest scope.
+fn order(op: &Opcode) -> Option<Order> {
+    let strong = ["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"];
+    strong.iter().any(|m| op.has(m)).then(|| Order {
+        scope: scope(op).unwrap_or(Scope::Sys),
+        acquire: op.has("acquire") || op.has("acq_rel"),
+        release: op.has("release") || op.has("acq_rel"),
+    })
+}
+
+/// The same of an atomic: without qualifiers it is relaxed at GPU scope.
+pub(super) fn atom_order(op: &Opcode) -> Order {
+    Order { scope: scope(op).unwrap_or(Scope::Gpu), ..order(op).unwrap_or_default() }
+}
+
+/// The scope that an opcode names.
+fn scope(op: &Opcode) -> Option<Scope> {
+    let names = [
+        ("cta", Scope::Cta),
+        ("cluster", Scope::Cluster),
+        ("gpu", Scope::Gpu),
+        ("gl", Scope::Gpu),
+        ("sys", Scope::Sys),
+    ];
+    names.into_iter().find(|(n, _)| op.has(n)).map(|(_, s)| s)
 }

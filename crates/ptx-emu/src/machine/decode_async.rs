@@ -2,6 +2,7 @@
 
 use super::decode::{Cx, One, addr_reg, reject, type_of};
 use super::inst::*;
+use crate::isa::idesc_scaled::ScaledKind;
 use crate::isa::operands::{Decoded as Res, unsupported};
 use crate::isa::regs::Class;
 use crate::isa::tcgen05_layout::{CpShape, LdStShape as Shape};
@@ -49,10 +50,7 @@ impl Cx<'_> {
             ("tcgen05", _) => self.tcgen05(op, first, args),
             ("wgmma", verb) => self.wgmma(op, verb, args),
             ("mma", _) => self.mma_sync(op, args),
-            ("clusterlaunchcontrol" | "multimem", _) => unsupported(format!(
-                "opcode `{}` (planned; this version runs kernels of one CTA a cluster)",
-                op.text
-            )),
+            ("clusterlaunchcontrol", verb) => self.launch_control(op, verb, args),
             _ => unsupported(format!("opcode `{}`", op.text)),
         }
     }
@@ -115,8 +113,11 @@ impl Cx<'_> {
                 value = Some(self.slots.src32(o, Ty::U32)?);
             }
         }
-        let mut one =
-            One::new(Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state }), OpClass::Barrier);
+        let relaxed = op.has("relaxed");
+        let mut one = One::new(
+            Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state, relaxed }),
+            OpClass::Barrier,
+        );
         one.srcs.extend(addr_reg(addr));
         one.srcs.extend(value.map(|v| (Class::R32, v)));
         one.srcs.extend(state.map(|v| (Class::R64, v)));
@@ -225,6 +226,7 @@ impl Cx<'_> {
             return Ok(One::new(Inst::Nop, OpClass::Other));
         }
         let (mut dims, mut gather4, mut reduce, mut elem) = (0u8, false, None, None);
+        let (mut multicast, mut pair) = (false, false);
         let mut spaces = Vec::new();
         for m in &op.mods {
             match m.as_str() {
@@ -238,11 +240,11 @@ impl Cx<'_> {
                 | "L2::cache_hint"
                 | "noftz"
                 | "cta_group::1" => {}
+                "cta_group::2" => pair = true,
                 "1d" | "2d" | "3d" | "4d" | "5d" => dims = m.as_bytes()[0] - b'0',
                 "tile::gather4" => gather4 = true,
                 "global" | "shared::cta" | "shared::cluster" => spaces.push(m.as_str()),
-                "multicast::cluster" => return unsupported(format!("`{}`: multicast to a cluster", op.text)),
-                "cta_group::2" => return unsupported(format!("`{}`: CTA pairs", op.text)),
+                "multicast::cluster" => multicast = true,
                 "im2col" | "im2col::w" => return unsupported(format!("`{}`: im2col", op.text)),
                 m if reducing && reduce.is_none() && ReduceOp::from_modifier(m).is_some() => {
                     reduce = ReduceOp::from_modifier(m)
@@ -254,9 +256,7 @@ impl Cx<'_> {
         let load = match spaces[..] {
             ["shared::cta" | "shared::cluster", "global"] => true,
             ["global", "shared::cta"] => false,
-            ["shared::cluster", "shared::cta"] => {
-                return unsupported(format!("`{}`: copies between CTAs of a cluster", op.text));
-            }
+            ["shared::cluster", "shared::cta"] if dims == 0 && !multicast => true,
             _ => return unsupported(format!("opcode `{}`", op.text)),
         };
         if reducing && reduce.is_none() {
@@ -281,7 +281,9 @@ impl Cx<'_> {
                 let dst = self.addr(arg(op, args, 0)?)?;
                 let mbar = self.addr(arg(op, args, 2)?)?;
                 srcs.extend(addr_reg(dst).into_iter().chain(addr_reg(mbar)));
-                Bulk::TensorLoad { dims, gather4, dst, map, coords, mbar }
+                let mask = if multicast { Some(self.cta_mask(op, args, 3)?) } else { None };
+                srcs.extend(mask.map(|m| (Class::R32, m)));
+                Bulk::TensorLoad { dims, gather4, dst, map, coords, mbar, mask, pair }
             } else {
                 let src = self.addr(arg(op, args, 1)?)?;
                 srcs.extend(addr_reg(src));
@@ -293,16 +295,24 @@ impl Cx<'_> {
             let size = self.slots.src32(arg(op, args, 2)?, Ty::U32)?;
             srcs.extend(addr_reg(dst).into_iter().chain(addr_reg(src)));
             srcs.push((Class::R32, size));
+            let reduce = match (reduce, elem) {
+                (None, _) => None,
+                (Some(r), Some(t)) => Some((r, elem_of(t).ok_or_else(|| reject(op, "type"))?)),
+                (Some(_), None) => return unsupported(format!("opcode `{}`", op.text)),
+            };
             if load {
                 let mbar = self.addr(arg(op, args, 3)?)?;
                 srcs.extend(addr_reg(mbar));
-                Bulk::Load { dst, src, size, mbar }
+                if spaces[1] == "shared::cta" {
+                    Bulk::Between { dst, src, size, mbar, reduce }
+                } else if reducing {
+                    return unsupported(format!("opcode `{}`", op.text));
+                } else {
+                    let mask = if multicast { Some(self.cta_mask(op, args, 4)?) } else { None };
+                    srcs.extend(mask.map(|m| (Class::R32, m)));
+                    Bulk::Load { dst, src, size, mbar, mask }
+                }
             } else {
-                let reduce = match (reduce, elem) {
-                    (None, _) => None,
-                    (Some(r), Some(t)) => Some((r, elem_of(t).ok_or_else(|| reject(op, "type"))?)),
-                    (Some(_), None) => return unsupported(format!("opcode `{}`", op.text)),
-                };
                 Bulk::Store { dst, src, size, reduce }
             }
         };
@@ -310,9 +320,6 @@ impl Cx<'_> {
     }
 
     fn tcgen05(&mut self, op: &Opcode, verb: &str, args: &[Operand]) -> Res<One> {
-        if op.has("cta_group::2") {
-            return unsupported(format!("`{}`: CTA pairs (planned)", op.text));
-        }
         match verb {
             "alloc" => {
                 let a = self.addr(arg(op, args, 0)?)?;
@@ -328,23 +335,34 @@ impl Cx<'_> {
             "wait::ld" => Ok(One::new(Inst::TcWaitLd, OpClass::TmemWait)),
             "wait::st" => Ok(One::new(Inst::TcWaitSt, OpClass::TmemWait)),
             "fence::before_thread_sync" | "fence::after_thread_sync" => {
-                Ok(One::new(Inst::Fence, OpClass::Fence))
+                Ok(One::new(Inst::TcFence, OpClass::Fence))
             }
             "commit" => {
+                let mut multicast = false;
                 for m in &op.mods[1..] {
                     match m.as_str() {
-                        "cta_group::1" | "mbarrier::arrive::one" | "shared::cluster" | "b64" => {}
+                        "cta_group::1"
+                        | "cta_group::2"
+                        | "mbarrier::arrive::one"
+                        | "shared::cluster"
+                        | "b64" => {}
+                        "multicast::cluster" => multicast = true,
                         m => return Err(reject(op, m)),
                     }
                 }
                 let a = self.addr(arg(op, args, 0)?)?;
-                Ok(One::new(Inst::TcCommit(a), OpClass::Commit).src(addr_reg(a)))
+                let mask = if multicast { Some(self.cta_mask(op, args, 1)?) } else { None };
+                let one = One::new(Inst::TcCommit(a, mask), OpClass::Commit).src(addr_reg(a));
+                Ok(one.src(mask.map(|m| (Class::R32, m))))
             }
             "ld" | "st" => self.tmem_move(op, verb == "ld", args),
             "mma" => self.mma(op, args),
             "cp" => {
-                let rest: Vec<&str> =
-                    op.mods[1..].iter().map(String::as_str).filter(|m| *m != "cta_group::1").collect();
+                let rest: Vec<&str> = op.mods[1..]
+                    .iter()
+                    .map(String::as_str)
+                    .filter(|m| !m.starts_with("cta_group::"))
+                    .collect();
                 let shape = match rest[..] {
                     [s] => CpShape::from_modifiers(s, None),
                     [s, m] => CpShape::from_modifiers(s, Some(m)),
@@ -395,17 +413,40 @@ impl Cx<'_> {
     }
 
     fn mma(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
-        let mut kind = None;
+        let (mut kind, mut ws) = (None, false);
+        let (mut scaled, mut vec_size) = (None, None);
         for m in &op.mods[1..] {
             match m.as_str() {
-                "cta_group::1" => {}
+                "cta_group::1" | "cta_group::2" => {}
+                "ws" => ws = true,
+                "block_scale" => {}
+                m @ ("block16" | "block32" | "scale_vec::1X" | "scale_vec::2X" | "scale_vec::4X") => {
+                    vec_size = Some(m)
+                }
                 "kind::f16" => kind = Some(MmaKind::F16),
                 "kind::tf32" => kind = Some(MmaKind::Tf32),
                 "kind::f8f6f4" => kind = Some(MmaKind::F8f6f4),
+                m if m.strip_prefix("kind::").is_some_and(|k| ScaledKind::from_modifier(k).is_some()) => {
+                    scaled = ScaledKind::from_modifier(&m[6..])
+                }
                 m if m.starts_with("collector::") => {}
                 "collector" => {}
-                m => return unsupported(format!("`.{m}` of `{}` (planned: ws, block scales, i8)", op.text)),
+                m => return unsupported(format!("`.{m}` of `{}` (planned: i8)", op.text)),
             }
+        }
+        let factors = match scaled {
+            Some(k) => {
+                kind = Some(match k {
+                    ScaledKind::Mxf8f6f4 => MmaKind::Mxf8f6f4,
+                    ScaledKind::Mxf4 => MmaKind::Mxf4,
+                    ScaledKind::Mxf4nvf4 => MmaKind::Mxf4nvf4,
+                });
+                k.factors(vec_size)
+            }
+            None => None,
+        };
+        if scaled.is_some() != factors.is_some() || vec_size.is_some() && scaled.is_none() {
+            return unsupported(format!("block size of `{}`", op.text));
         }
         let Some(kind) = kind else { return unsupported(format!("opcode `{}`", op.text)) };
         let d = self.addr(arg(op, args, 0)?)?;
@@ -425,22 +466,36 @@ impl Cx<'_> {
         let b = self.slots.src64(arg(op, args, 2)?, Ty::U64)?;
         let idesc = self.slots.src32(arg(op, args, 3)?, Ty::U32)?;
         srcs.extend([(Class::R64, b), (Class::R32, idesc)]);
-        let mut rest = &args[4..];
-        let mut mask = None;
+        let mut rest = args.get(4..).unwrap_or_default();
+        let mut scale = None;
+        if let Some(n) = factors {
+            let (a, b) = (self.addr(arg(op, rest, 0)?)?, self.addr(arg(op, rest, 1)?)?);
+            srcs.extend(addr_reg(a).into_iter().chain(addr_reg(b)));
+            scale = Some((a, b, n));
+            rest = &rest[2..];
+        }
+        let mut mask = Box::default();
         if let Some(Operand::Vector(v)) = rest.first() {
             let slots = v.iter().map(|o| self.slots.src32(o, Ty::U32)).collect::<Res<Vec<_>>>()?;
-            let Ok(m) = <[u32; 4]>::try_from(slots) else {
-                return unsupported(format!("`{}`: a lane mask of other than 4 registers", op.text));
-            };
-            srcs.extend(m.map(|r| (Class::R32, r)));
-            mask = Some(m);
+            let want = if op.has("cta_group::2") { 8 } else { 4 };
+            if slots.len() != want || ws {
+                return unsupported(format!("`{}`: a lane mask of {} registers", op.text, slots.len()));
+            }
+            srcs.extend(slots.iter().map(|&r| (Class::R32, r)));
+            mask = slots.into_boxed_slice();
             rest = &rest[1..];
         }
         let enable = self.slots.src_p(arg(op, rest, 0)?)?;
         srcs.push((Class::P, enable.0));
+        if ws && rest.len() > 1 && !matches!(rest[1], Operand::Int(0)) {
+            return unsupported(format!("`{}` with a zero-column mask", op.text));
+        }
         let scale_d = if rest.len() > 1 { int(op, rest, 1)? } else { 0 };
-        Ok(One::new(Inst::TcMma(Box::new(Mma { kind, d, a, b, idesc, enable, mask, scale_d })), OpClass::Mma)
-            .src(srcs))
+        Ok(One::new(
+            Inst::TcMma(Box::new(Mma { kind, d, a, b, idesc, enable, mask, ws, scale, scale_d })),
+            OpClass::Mma,
+        )
+        .src(srcs))
     }
 }
 

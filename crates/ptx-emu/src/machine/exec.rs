@@ -40,7 +40,7 @@ impl Machine<'_> {
         while left > 0 {
             let warp = &mut c.warps[w];
             // Clocks count every instruction, so the timed schedule goes one by one.
-            if warp.tracked == 0 && mask != 0 && c.clocks.is_none() {
+            if warp.tracked == 0 && !c.hb.loads_in_flight(w) && mask != 0 && c.clocks.is_none() {
                 let n = run_registers(&prog.code, warp, pc, meet, mask, left);
                 self.steps += u64::from(n);
                 pc += n;
@@ -73,6 +73,9 @@ impl Machine<'_> {
             }
             if warp.tracked != 0 && (m | undef_guard) != 0 {
                 self.touch(c, w, d.srcs, d.dsts)?;
+            }
+            if c.hb.loads_in_flight(w) && m != 0 {
+                self.hb_used(c, w, d.srcs, d.dsts);
             }
             if d.wgmma_regs && (m | undef_guard) != 0 {
                 self.wgmma_touch(c, w, pc, d.srcs, d.dsts)?;
@@ -114,9 +117,24 @@ impl Machine<'_> {
                     }
                     pc += 1;
                 }
-                Inst::Nop | Inst::Fence => pc += 1,
+                Inst::Nop => pc += 1,
+                Inst::Fence(scope) => {
+                    if m != 0 {
+                        self.hb_loads_over(c, w);
+                        c.hb.fence(w, m, *scope);
+                    }
+                    pc += 1;
+                }
+                Inst::TcFence => {
+                    if m != 0 {
+                        c.hb.fence(w, m, super::hb::Scope::Cta);
+                    }
+                    pc += 1;
+                }
                 Inst::ProxyFence => {
                     if m != 0 {
+                        self.hb_loads_over(c, w);
+                        c.hb.proxy_fence(w, m);
                         c.proxy_fence = self.steps + 1;
                     }
                     pc += 1;
@@ -158,9 +176,13 @@ impl Machine<'_> {
 
     fn other(&mut self, c: &mut Cta, w: usize, s: usize, pc: u32, m: u32, inst: &Inst) -> Res<Next> {
         match inst {
-            Inst::Alu(_) | Inst::Cover(_) | Inst::Nop | Inst::Fence | Inst::ProxyFence | Inst::Bra(_) => {
-                Ok(Next::Advance)
-            }
+            Inst::Alu(_)
+            | Inst::Cover(_)
+            | Inst::Nop
+            | Inst::Fence(_)
+            | Inst::TcFence
+            | Inst::ProxyFence
+            | Inst::Bra(_) => Ok(Next::Advance),
             Inst::BrxIdx(idx, targets) => self.brx(c, w, s, pc, m, *idx, targets),
             Inst::Exit => {
                 let all = m == c.warps[w].splits[s].mask;
@@ -185,9 +207,11 @@ impl Machine<'_> {
             }
             Inst::Ld(a) => self.load(c, w, pc, m, a),
             Inst::St(a) => self.store(c, w, pc, m, a),
-            Inst::Atom { op, ty, place, addr, d, b, c: cmp } => {
-                self.atomic(c, w, pc, m, (*op, *ty, *place, *addr), *d, *b, *cmp)
+            Inst::Atom { op, ty, place, addr, d, b, c: cmp, order } => {
+                self.atomic(c, w, pc, m, (*op, *ty, *place, *addr), *d, *b, *cmp, *order)
             }
+            Inst::AtomVector(i) => self.atomic_vector(c, w, pc, m, i),
+            Inst::Atom128(i) => self.atomic_128(c, w, pc, m, i),
             Inst::CvtaAdd(d, src, add) => {
                 let regs = &mut c.warps[w].regs;
                 for l in lanes(m) {
@@ -196,14 +220,10 @@ impl Machine<'_> {
                 }
                 Ok(Next::Advance)
             }
-            Inst::Mapa(d, src, rank) => {
-                let regs = &mut c.warps[w].regs;
-                for l in lanes(m) {
-                    let (u, r) = (regs.bytes32(*src, l), regs.r32[*rank as usize].0[l]);
-                    regs.set32(*d, l, regs.r32[*src as usize].0[l] & 0xff_ffff | r << 24, u);
-                }
-                Ok(Next::Advance)
-            }
+            Inst::Mapa(d, src, rank) => self.mapa(c, w, pc, m, (*d, *src, *rank)),
+            Inst::CtaRank(d, src) => Ok(self.cta_rank(c, w, m, *d, *src)),
+            Inst::RemoteAsync(r) => self.remote_async(c, w, pc, m, r),
+            Inst::LaunchControl(i) => self.launch_control(c, w, pc, m, i),
             Inst::IsSpace(d, src, place) => self.isspace(c, w, m, *d, *src, *place),
             Inst::TensormapReplace(place, addr, field, ord, val) => {
                 self.tensormap_replace(c, w, pc, m, *place, *addr, *field, *ord, *val)
@@ -221,7 +241,7 @@ impl Machine<'_> {
             Inst::Bar(op, id, count, aligned) => {
                 self.named_barrier(c, w, s, pc, m, (*op, *aligned), *id, *count)
             }
-            Inst::BarCluster(_) => Ok(Next::Advance),
+            Inst::BarCluster(arrives, aligned) => self.cluster_barrier(c, w, s, pc, m, *arrives, *aligned),
             Inst::Mbar(b) => self.mbarrier(c, w, s, pc, m, b),
             Inst::PendingCount(d, src) => {
                 let regs = &mut c.warps[w].regs;
@@ -235,7 +255,7 @@ impl Machine<'_> {
             Inst::SetMaxNReg(inc, n) => self.set_max_nreg(c, w, s, pc, m, *inc, *n),
             Inst::Bulk(b) => self.bulk(c, w, pc, m, b),
             Inst::BulkCommit => self.bulk_commit(c, w, m),
-            Inst::BulkWait(n, _) => self.bulk_wait(c, w, m, *n),
+            Inst::BulkWait(n, read) => self.bulk_wait(c, w, m, *n, *read),
             Inst::CpAsync(dst, src, n, fill) => self.cp_async(c, w, pc, m, *dst, *src, *n, *fill),
             Inst::CpAsyncCommit => {
                 let warp = &mut c.warps[w];
@@ -252,7 +272,7 @@ impl Machine<'_> {
             | Inst::TcSt(_)
             | Inst::TcWaitLd
             | Inst::TcWaitSt => self.tmem_op(c, w, s, pc, m, inst),
-            Inst::TcCommit(addr) => self.commit(c, w, pc, m, *addr),
+            Inst::TcCommit(addr, mask) => self.commit(c, w, pc, m, *addr, *mask),
             Inst::TcMma(mma) => self.mma(c, w, pc, m, mma),
             Inst::Wgmma(_) | Inst::WgmmaFence | Inst::WgmmaCommit | Inst::WgmmaWait(_) => {
                 self.wgmma_op(c, w, s, pc, m, inst)
@@ -326,6 +346,7 @@ impl Machine<'_> {
             }
         }
         self.recheck_named(c);
+        self.recheck_cluster(c);
     }
 
     /// A read or overwrite of a register that a tcgen05.ld fills.
@@ -346,6 +367,9 @@ impl Machine<'_> {
                     warp.tracked -= 1;
                     if let Some(t) = warp.lds.iter_mut().find(|t| t.op == op) {
                         t.unread -= 1;
+                        if t.unread == 0 {
+                            self.hb_ld_done(c, w, op);
+                        }
                     }
                 }
             }

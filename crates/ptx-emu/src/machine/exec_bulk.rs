@@ -1,7 +1,9 @@
 //! Copies by the tensor memory accelerator and `cp.async`: checked and put in flight here, landed in `land`.
 
+use super::cluster::abroad;
 use super::cta::{Cta, Origin, State};
 use super::exec::{Next, lanes};
+use super::hb::Does;
 use super::inst::{Addr, Bulk, Place};
 use super::ops::{Kind, OpId, Pending};
 use super::run::{Machine, Res};
@@ -26,14 +28,18 @@ impl Machine<'_> {
             }
             Bulk::TensorStore { map, src, .. } => self.uniform_defined(c, w, pc, m, &[*map, *src])?,
             Bulk::Load { dst, src, mbar, .. } => self.uniform_defined(c, w, pc, m, &[*dst, *src, *mbar])?,
+            Bulk::Between { dst, src, mbar, .. } => {
+                self.uniform_defined(c, w, pc, m, &[*dst, *src, *mbar])?
+            }
             Bulk::Store { dst, src, .. } => self.uniform_defined(c, w, pc, m, &[*dst, *src])?,
         }
+        let mut stored = Vec::new();
         for l in lanes(m) {
             match b {
-                Bulk::TensorLoad { dims, gather4, dst, map, coords, mbar } => {
+                Bulk::TensorLoad { dims, gather4, dst, map, coords, mbar, mask, pair } => {
                     let (map, xs) = self.map_and_coords(c, w, pc, l, *map, coords, *dims)?;
-                    let dst = self.own_shared(c, w, pc, l, *dst)?;
-                    let mbar = self.own_shared(c, w, pc, l, *mbar)?;
+                    let to = self.destinations(c, w, pc, l, (*dst, *mbar, *mask), *pair)?;
+                    let (dst, mbar) = (to.dst, (c.rank, to.mbar));
                     let mut chunks = Vec::new();
                     let bytes = if *gather4 {
                         tile::gather4_chunks(&map, xs[0], [xs[1], xs[2], xs[3], xs[4]], dst, &mut chunks)
@@ -42,7 +48,7 @@ impl Machine<'_> {
                     }
                     .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
                     let kind = Kind::Load { chunks, fill: map.fill(), elem: Some(map.elem), mbar, bytes };
-                    self.issue_load(c, w, pc, kind)?;
+                    self.issue_loads(c, w, pc, l, kind, &to.at)?;
                 }
                 Bulk::TensorStore { dims, reduce, map, coords, src } => {
                     let (map, xs) = self.map_and_coords(c, w, pc, l, *map, coords, *dims)?;
@@ -63,23 +69,32 @@ impl Machine<'_> {
                             }
                         },
                     };
-                    self.issue_store(c, w, pc, l, Kind::Store { chunks, reduce })?;
+                    self.issue_store(c, w, pc, l, Kind::Store { chunks, reduce }, &mut stored)?;
                 }
-                Bulk::Load { dst, src, size, mbar } => {
+                Bulk::Load { dst, src, size, mbar, mask } => {
                     let size = self.bulk_size(c, w, pc, l, *size)?;
                     let (_, src) = self.resolve(Place::Generic, self.lane_addr(c, w, *src, l));
-                    let dst = self.own_shared(c, w, pc, l, *dst)?;
-                    let mbar = self.own_shared(c, w, pc, l, *mbar)?;
+                    let to = self.destinations(c, w, pc, l, (*dst, *mbar, *mask), false)?;
+                    let (dst, mbar) = (to.dst, to.mbar);
                     tile::bulk_check(u64::from(dst), src, size, Some(mbar))
                         .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
                     let kind = Kind::Load {
                         chunks: linear(dst, src, size),
                         fill: [0; 16],
                         elem: None,
-                        mbar,
+                        mbar: (c.rank, mbar),
                         bytes: size,
                     };
-                    self.issue_load(c, w, pc, kind)?;
+                    self.issue_loads(c, w, pc, l, kind, &to.at)?;
+                }
+                Bulk::Between { dst, src, size, mbar, reduce } => {
+                    let size = self.bulk_size(c, w, pc, l, *size)?;
+                    let src = self.own_shared(c, w, pc, l, *src)?;
+                    let to = self.cluster_place(c, w, pc, l, *dst)?;
+                    let bar = self.cluster_place(c, w, pc, l, *mbar)?;
+                    tile::bulk_check(u64::from(to.1), u64::from(src), size, Some(bar.1))
+                        .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
+                    self.issue_between(c, w, pc, src, to, size, bar, *reduce)?;
                 }
                 Bulk::Store { dst, src, size, reduce } => {
                     let size = self.bulk_size(c, w, pc, l, *size)?;
@@ -87,13 +102,8 @@ impl Machine<'_> {
                     let src = self.own_shared(c, w, pc, l, *src)?;
                     tile::bulk_check(dst, u64::from(src), size, None)
                         .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
-                    self.issue_store(
-                        c,
-                        w,
-                        pc,
-                        l,
-                        Kind::Store { chunks: linear(src, dst, size), reduce: *reduce },
-                    )?;
+                    let kind = Kind::Store { chunks: linear(src, dst, size), reduce: *reduce };
+                    self.issue_store(c, w, pc, l, kind, &mut stored)?;
                 }
             }
         }
@@ -140,41 +150,111 @@ impl Machine<'_> {
     pub(super) fn own_shared(&self, c: &Cta, w: usize, pc: u32, l: usize, a: Addr) -> Res<u32> {
         let addr = self.lane_addr(c, w, a, l);
         let (_, addr) = self.resolve(Place::Generic, addr);
-        if addr >> 24 != 0 {
+        if addr >> 24 != u64::from(c.rank) {
             let f = Fault::new(Code::BoundsShared, format!("shared address {addr:#x} is not in this CTA"));
             return Err(self.fault(c, w, pc, 1 << l, f));
         }
-        Ok(addr as u32)
+        Ok(addr as u32 & 0xff_ffff)
     }
 
     fn origin(&self, w: usize, pc: u32) -> Origin {
         Origin { warp: w as u32, pc, step: self.steps }
     }
 
-    fn issue_load(&mut self, c: &mut Cta, w: usize, pc: u32, kind: Kind) -> Res<()> {
-        let Kind::Load { chunks, mbar, bytes, .. } = &kind else { return Ok(()) };
-        if !c.mbars.contains_key(mbar) {
-            let f = Fault::new(
-                Code::MbarrierUninit,
-                format!(
-                    "the copy completes on {}, which is not initialised",
-                    super::names::barrier(&self.launch.annotations, c.dynamic_base, *mbar)
-                ),
-            );
-            return Err(self.fault(c, w, pc, 0, f));
+    /// Issues a load to the CTAs of `at`: (rank of the destination, rank of its barrier). Each destination has an
+    /// operation of its own.
+    fn issue_loads(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        kind: Kind,
+        at: &[(u32, u32)],
+    ) -> Res<()> {
+        let from = c.rank;
+        for &(rank, bar) in at {
+            let mut kind = kind.clone();
+            let Kind::Load { mbar, .. } = &mut kind else { return Ok(()) };
+            mbar.0 = bar;
+            let addr = mbar.1;
+            let issuer = |r| if r == from { w } else { abroad(from, w) };
+            self.on(c, bar, |m, c| {
+                m.completes_on(c, issuer(bar), pc, addr)?;
+                m.hb_mbar_use(c, issuer(bar), pc, 1 << l, addr)
+            })?;
+            self.on(c, rank, |m, c| m.issue_load(c, issuer(rank), pc, l, kind))?;
         }
-        self.check_role(c, w, pc, *mbar, false)?;
+        Ok(())
+    }
+
+    fn issue_load(&mut self, c: &mut Cta, w: usize, pc: u32, l: usize, kind: Kind) -> Res<()> {
+        let Kind::Load { chunks, bytes, .. } = &kind else { return Ok(()) };
         self.counters.bytes_loaded += u64::from(*bytes);
         let id = c.new_op(self.origin(w, pc));
         self.lease_chunks(c, w, pc, chunks, Some(id), true)?;
+        self.hb_bulk_global(c, w, pc, l, &kind)?;
+        self.hb_bulk(c, w, pc, l, id, chunks, Does::Write)?;
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
     }
 
-    fn issue_store(&mut self, c: &mut Cta, w: usize, pc: u32, l: usize, kind: Kind) -> Res<()> {
+    /// Where a load goes. Without a mask: to the CTA that `dst` names, completing there, or with `pair` (.cta_group::2)
+    /// on the other CTA of its pair. With a mask: to the same places of every CTA of the mask; with `pair` each
+    /// completes on that CTA of its own pair that stands where the barrier's CTA stands in its pair.
+    fn destinations(
+        &self,
+        c: &Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        (dst, mbar, mask): (Addr, Addr, Option<u32>),
+        pair: bool,
+    ) -> Res<Destinations> {
+        let (rank, dst) = self.cluster_place(c, w, pc, l, dst)?;
+        let (bar, mbar) = self.cluster_place(c, w, pc, l, mbar)?;
+        if let Some(slot) = mask {
+            let of = |r: u32| if pair { r & !1 | bar & 1 } else { r };
+            let at = self.ranks_of_mask(c, w, pc, l, slot)?.into_iter().map(|r| (r, of(r))).collect();
+            return Ok(Destinations { dst, mbar, at });
+        }
+        if bar != rank && !(pair && bar == rank ^ 1) {
+            let f = Fault::new(
+                Code::Tma,
+                format!(
+                    "a load to CTA {rank} of the cluster completes on a barrier of CTA {bar}; allowed is {}",
+                    if pair { "a CTA of the same pair" } else { "a barrier of the destination's CTA" }
+                ),
+            );
+            return Err(self.fault(c, w, pc, 1 << l, f));
+        }
+        Ok(Destinations { dst, mbar, at: vec![(rank, bar)] })
+    }
+
+    /// ## One box stored by many lanes
+    ///
+    /// CuTe DSL elects no thread for its bulk stores: all lanes of a warp store the same box, and ptxas makes one store of it.
+    /// They write the same bytes from the same place by one instruction; whichever lands last, memory holds the same, so there
+    /// is nothing to order among them. `stored` holds what the instruction's first lane stored.
+    fn issue_store(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        kind: Kind,
+        stored: &mut Vec<Chunk>,
+    ) -> Res<()> {
         let Kind::Store { chunks, .. } = &kind else { return Ok(()) };
         self.counters.bytes_stored += chunks.iter().map(|k| u64::from(k.valid.count_ones())).sum::<u64>();
         let id = c.new_op(self.origin(w, pc));
         self.lease_chunks(c, w, pc, chunks, Some(id), false)?;
+        self.hb_bulk(c, w, pc, l, id, chunks, Does::Read)?;
+        if stored != chunks {
+            self.hb_bulk_global(c, w, pc, l, &kind)?;
+        }
+        if stored.is_empty() {
+            stored.clone_from(chunks);
+        }
         c.bulk.entry((w as u32, l as u32)).or_default().open.push(id);
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
     }
@@ -196,11 +276,12 @@ impl Machine<'_> {
             let g = c.bulk.entry((w as u32, l as u32)).or_default();
             let open = std::mem::take(&mut g.open);
             g.groups.push_back(open);
+            self.hb_bulk_commit(c, w, l);
         }
         Ok(Next::Advance)
     }
 
-    pub(super) fn bulk_wait(&mut self, c: &mut Cta, w: usize, m: u32, n: u32) -> Res<Next> {
+    pub(super) fn bulk_wait(&mut self, c: &mut Cta, w: usize, m: u32, n: u32, read: bool) -> Res<Next> {
         for l in lanes(m) {
             let Some(g) = c.bulk.get(&(w as u32, l as u32)) else { continue };
             let done = g.groups.len().saturating_sub(n as usize);
@@ -211,9 +292,11 @@ impl Machine<'_> {
         for l in lanes(m) {
             let Some(g) = c.bulk.get_mut(&(w as u32, l as u32)) else { continue };
             let done = g.groups.len().saturating_sub(n as usize);
-            for o in g.groups.drain(..done).flatten() {
+            let ops: Vec<OpId> = g.groups.drain(..done).flatten().collect();
+            for &o in &ops {
                 c.released[o as usize] = true;
             }
+            self.hb_bulk_waited(c, w, l, &ops, n, read);
         }
         Ok(Next::Advance)
     }
@@ -256,12 +339,13 @@ impl Machine<'_> {
             copies.push((d, s, take, n));
         }
         let id = c.new_op(self.origin(w, pc));
-        if n == 16 && self.opts.checks.lease {
+        if n == 16 && self.opts.checks.lease && !self.opts.checks.race {
             for &(d, ..) in &copies {
                 let off = self.shared_offset(c, w, pc, u64::from(d), n)?;
                 c.shared.write_op[off / 16] = id + 1;
             }
         }
+        self.hb_cp_async(c, w, pc, m, id, &copies)?;
         c.warps[w].cp_open.push(id);
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::CpAsync { copies } })?;
         Ok(Next::Advance)
@@ -278,6 +362,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::CpGroup));
         }
         let ops: Vec<OpId> = c.warps[w].cp_groups.drain(..done).flatten().collect();
+        self.hb_cp_waited(c, w, &ops);
         for o in ops {
             c.released[o as usize] = true;
         }
@@ -302,14 +387,25 @@ impl Machine<'_> {
         let warp = &c.warps[w];
         let after: Vec<OpId> = warp.cp_open.iter().chain(warp.cp_groups.iter().flatten()).copied().collect();
         let id = c.new_op(self.origin(w, pc));
+        c.hb.cp_arrive(w, m, id);
         let kind = Kind::CpArrive { mbar, count: m.count_ones(), after };
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })?;
         Ok(Next::Advance)
     }
 }
 
+/// Destinations of a load.
+struct Destinations {
+    /// Address of the data, in every one.
+    dst: u32,
+    /// Address of the barrier.
+    mbar: u32,
+    /// Ranks of the CTAs that get the data, each with that of the CTA whose barrier it completes on.
+    at: Vec<(u32, u32)>,
+}
+
 /// Runs of a linear copy.
-fn linear(shared: u32, global: u64, size: u32) -> Vec<Chunk> {
+pub(super) fn linear(shared: u32, global: u64, size: u32) -> Vec<Chunk> {
     (0..size / 16)
         .map(|i| Chunk { smem: shared + 16 * i, global: global + 16 * u64::from(i), len: 16, valid: 0xffff })
         .collect()

@@ -3,6 +3,7 @@
 use super::cta::Cta;
 use super::decode::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 use super::exec::{Next, lanes};
+use super::hb::{Does, Order};
 use super::inst::{Access, Addr, AtomOp, AtomTy, Place, Reg};
 use super::run::{Machine, Res};
 use super::shared::WINDOW_BASE;
@@ -25,6 +26,7 @@ impl Machine<'_> {
             Addr::R32(r, off) => u64::from(regs.r32[r as usize].0[l].wrapping_add(off as u32)),
             Addr::R64(r, off) => regs.r64[r as usize].0[l].wrapping_add(off as u64),
             Addr::Abs(v) => v,
+            Addr::Own(v) => u64::from(v) | c.rank_bits,
         }
     }
 
@@ -34,7 +36,7 @@ impl Machine<'_> {
         let bad = match a {
             Addr::R32(r, _) => regs.u32[r as usize] & m,
             Addr::R64(r, _) => regs.u64[r as usize] & m,
-            Addr::Abs(_) => 0,
+            Addr::Abs(_) | Addr::Own(_) => 0,
         };
         self.defined(c, w, pc, bad, Code::UninitAddress, "the address")
     }
@@ -61,9 +63,9 @@ impl Machine<'_> {
     /// Splits a generic address into its space and the address there.
     pub(super) fn resolve(&self, place: Place, addr: u64) -> (Place, u64) {
         match place {
-            Place::Shared => (Place::Shared, addr & 0xffff_ffff),
+            Place::Shared | Place::Cluster => (place, addr & 0xffff_ffff),
             Place::Generic => match addr {
-                a if a.wrapping_sub(SHARED_WINDOW) < WINDOW => (Place::Shared, a - SHARED_WINDOW),
+                a if a.wrapping_sub(SHARED_WINDOW) < WINDOW => (Place::Cluster, a - SHARED_WINDOW),
                 a if a.wrapping_sub(LOCAL_WINDOW) < WINDOW => (Place::Local, a - LOCAL_WINDOW),
                 a if a.wrapping_sub(PARAM_WINDOW) < WINDOW => (Place::Param, a - PARAM_WINDOW),
                 a => (Place::Global, a),
@@ -89,7 +91,7 @@ impl Machine<'_> {
         Ok(off)
     }
 
-    fn check_align(&self, c: &Cta, w: usize, pc: u32, l: usize, addr: u64, n: usize) -> Res<()> {
+    pub(super) fn check_align(&self, c: &Cta, w: usize, pc: u32, l: usize, addr: u64, n: usize) -> Res<()> {
         if addr.is_multiple_of(n as u64) {
             return Ok(());
         }
@@ -102,7 +104,7 @@ impl Machine<'_> {
 
     /// Reads `buf.len()` ≤ 64 bytes for lane `l`; returns the undefined mask.
     #[allow(clippy::too_many_arguments)]
-    fn read(
+    pub(super) fn read(
         &self,
         c: &Cta,
         w: usize,
@@ -114,8 +116,9 @@ impl Machine<'_> {
     ) -> Res<u64> {
         let n = buf.len();
         match place {
-            Place::Shared => {
-                let off = self.shared_offset(c, w, pc, addr, n as u32)?;
+            Place::Cluster if addr >> 24 != u64::from(c.rank) => self.remote_read(c, w, pc, l, addr, buf),
+            Place::Shared | Place::Cluster => {
+                let off = self.shared_offset(c, w, pc, addr ^ c.rank_bits, n as u32)?;
                 self.lease_shared(c, w, pc, off, n, false)?;
                 buf.copy_from_slice(c.shared.bytes(off, n));
                 Ok(c.shared.undef(off, n))
@@ -161,7 +164,7 @@ impl Machine<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn write(
+    pub(super) fn write(
         &mut self,
         c: &mut Cta,
         w: usize,
@@ -174,7 +177,11 @@ impl Machine<'_> {
     ) -> Res<()> {
         let n = data.len();
         match place {
-            Place::Shared => {
+            Place::Cluster if addr >> 24 != u64::from(c.rank) => {
+                self.remote_write(c, w, pc, l, addr, data, undef)
+            }
+            Place::Shared | Place::Cluster => {
+                let addr = addr ^ c.rank_bits;
                 let off = self.shared_offset(c, w, pc, addr, n as u32)?;
                 self.lease_shared(c, w, pc, off, n, true)?;
                 self.not_a_barrier(c, w, pc, addr as u32, n as u32)?;
@@ -231,10 +238,15 @@ impl Machine<'_> {
             self.addr_defined(c, w, pc, m, a.addr)?;
         }
         let mut buf = [0u8; 64];
+        let e = self.hb_begin_load(c, w, pc, m, a);
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, a.addr, l);
             self.check_align(c, w, pc, l, addr, n)?;
             let undef = self.read(c, w, pc, l, a.place, addr, &mut buf[..n])?;
+            self.hb_touch(c, w, pc, e, 1 << l, (a.place, addr), n, Does::Read)?;
+            if let Some(order) = a.order {
+                self.hb_strong(c, w, l, (a.place, addr), order, true, false);
+            }
             for (i, r) in a.regs.iter().enumerate() {
                 let Some(r) = *r else { continue };
                 let u = (undef >> (i * eb)) as u8 & ((1u16 << eb) - 1) as u8;
@@ -249,6 +261,7 @@ impl Machine<'_> {
         let n = eb * count;
         self.addr_defined(c, w, pc, m, a.addr)?;
         let mut buf = [0u8; 64];
+        let e = self.hb_begin(c, w, pc, m, a.place, a.order);
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, a.addr, l);
             self.check_align(c, w, pc, l, addr, n)?;
@@ -263,7 +276,11 @@ impl Machine<'_> {
                 buf[i * eb..(i + 1) * eb].copy_from_slice(&v.to_le_bytes()[..eb]);
                 undef |= (u64::from(u) & ((1 << eb) - 1)) << (i * eb);
             }
+            self.hb_store(c, w, pc, e, 1 << l, (a.place, addr), &buf[..n])?;
             self.write(c, w, pc, l, a.place, addr, &buf[..n], undef)?;
+            if let Some(order) = a.order {
+                self.hb_strong(c, w, l, (a.place, addr), order, false, true);
+            }
         }
         Ok(Next::Advance)
     }
@@ -279,41 +296,61 @@ impl Machine<'_> {
         d: Option<u32>,
         b: u32,
         cmp: Option<u32>,
+        order: Order,
     ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
-        let n = ty.bytes();
-        let wide = n == 8;
+        let e = self.hb_begin(c, w, pc, m, place, Some(order));
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, at, l);
-            self.check_align(c, w, pc, l, addr, n)?;
-            let (place, addr) = self.resolve(place, addr);
-            let mut buf = [0u8; 8];
-            let undef = self.read(c, w, pc, l, place, addr, &mut buf[..n])?;
-            let regs = &c.warps[w].regs;
-            let get = |s: u32| match n {
-                8 => regs.r64[s as usize].0[l],
-                4 => u64::from(regs.r32[s as usize].0[l]),
-                _ => u64::from(regs.r32[s as usize].0[l] & 0xffff),
-            };
-            let und = |s: u32| match n {
-                8 => regs.bytes64(s, l),
-                4 => regs.bytes32(s, l),
-                _ => regs.bytes32(s, l) & 0b11,
-            };
-            let bad = undef != 0 && op != AtomOp::Exch || und(b) != 0 || cmp.is_some_and(|s| und(s) != 0);
-            if bad {
-                self.defined(c, w, pc, 1 << l, Code::UninitAtomic, "an operand")?;
-            }
-            let old = u64::from_le_bytes(buf);
-            let new = atom(op, ty, place, old, get(b), cmp.map_or(0, get));
-            self.write(c, w, pc, l, place, addr, &new.to_le_bytes()[..n], 0)?;
-            self.progress += 1;
-            if let Some(d) = d {
-                let regs = &mut c.warps[w].regs;
-                if wide { regs.set64(d, l, old, 0) } else { regs.set32(d, l, old as u32, 0) }
+            self.check_align(c, w, pc, l, addr, ty.bytes())?;
+            self.atomic_lane(c, w, pc, l, (op, ty, place, addr), (d, b, cmp))?;
+            let at = self.resolve(place, addr);
+            self.hb_touch(c, w, pc, e, 1 << l, at, ty.bytes(), Does::Write)?;
+            if !ty.is_float() {
+                self.hb_strong(c, w, l, at, order, true, true);
             }
         }
         Ok(Next::Advance)
+    }
+
+    /// One lane's atomic on one element: destination, operand, second operand.
+    pub(super) fn atomic_lane(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        (op, ty, place, addr): (AtomOp, AtomTy, Place, u64),
+        (d, b, cmp): (Option<u32>, u32, Option<u32>),
+    ) -> Res<()> {
+        let n = ty.bytes();
+        let (place, addr) = self.resolve(place, addr);
+        let mut buf = [0u8; 8];
+        let undef = self.read(c, w, pc, l, place, addr, &mut buf[..n])?;
+        let regs = &c.warps[w].regs;
+        let get = |s: u32| match n {
+            8 => regs.r64[s as usize].0[l],
+            4 => u64::from(regs.r32[s as usize].0[l]),
+            _ => u64::from(regs.r32[s as usize].0[l] & 0xffff),
+        };
+        let und = |s: u32| match n {
+            8 => regs.bytes64(s, l),
+            4 => regs.bytes32(s, l),
+            _ => regs.bytes32(s, l) & 0b11,
+        };
+        let bad = undef != 0 && op != AtomOp::Exch || und(b) != 0 || cmp.is_some_and(|s| und(s) != 0);
+        if bad {
+            self.defined(c, w, pc, 1 << l, Code::UninitAtomic, "an operand")?;
+        }
+        let old = u64::from_le_bytes(buf);
+        let new = atom(op, ty, place, old, get(b), cmp.map_or(0, get));
+        self.write(c, w, pc, l, place, addr, &new.to_le_bytes()[..n], 0)?;
+        self.progress += 1;
+        if let Some(d) = d {
+            let regs = &mut c.warps[w].regs;
+            if n == 8 { regs.set64(d, l, old, 0) } else { regs.set32(d, l, old as u32, 0) }
+        }
+        Ok(())
     }
 
     pub(super) fn isspace(
@@ -327,7 +364,10 @@ impl Machine<'_> {
     ) -> Res<Next> {
         for l in lanes(m) {
             let a = c.warps[w].regs.r64[s as usize].0[l];
-            let is = self.resolve(Place::Generic, a).0 == place;
+            let is = match (self.resolve(Place::Generic, a), place) {
+                ((Place::Cluster, a), Place::Shared) => a >> 24 == u64::from(c.rank),
+                ((is, _), place) => is == place,
+            };
             let u = c.warps[w].regs.bytes64(s, l) != 0;
             c.warps[w].regs.setp(d, l, is, u);
         }
@@ -348,6 +388,8 @@ impl Machine<'_> {
     ) -> Res<Next> {
         self.whole_warp(c, w, pc, m)?;
         self.addr_defined(c, w, pc, row_lanes(regs.len()), a)?;
+        c.hb.meet(w, m);
+        let e = self.hb_begin_matrix(c, w, pc, m, regs);
         for (i, &r) in regs.iter().enumerate() {
             let mut rows = [[0u8; 16]; 8];
             let mut undef = [0u64; 8];
@@ -356,6 +398,7 @@ impl Machine<'_> {
                 let (place, addr) = self.resolve(Place::Shared, addr);
                 self.check_align(c, w, pc, 8 * i + j, addr, 16)?;
                 undef[j] = self.read(c, w, pc, 8 * i + j, place, addr, &mut rows[j])?;
+                self.hb_touch(c, w, pc, e, row_users(j, trans), (place, addr), 16, Does::Read)?;
             }
             for t in 0..32 {
                 let cells = fragment(t, trans);
@@ -385,6 +428,8 @@ impl Machine<'_> {
     ) -> Res<Next> {
         self.whole_warp(c, w, pc, m)?;
         self.addr_defined(c, w, pc, row_lanes(regs.len()), a)?;
+        c.hb.meet(w, m);
+        let e = self.hb_begin(c, w, pc, m, Place::Shared, None);
         for (i, &r) in regs.iter().enumerate() {
             let mut rows = [[0u8; 16]; 8];
             let mut undef = [0u64; 8];
@@ -400,6 +445,7 @@ impl Machine<'_> {
                 let (place, addr) = self.resolve(Place::Shared, addr);
                 self.check_align(c, w, pc, 8 * i + j, addr, 16)?;
                 self.write(c, w, pc, 8 * i + j, place, addr, &rows[j], undef[j])?;
+                self.hb_touch(c, w, pc, e, row_users(j, trans), (place, addr), 16, Does::Write)?;
             }
         }
         Ok(Next::Advance)
@@ -419,9 +465,11 @@ impl Machine<'_> {
         (class, val): Reg,
     ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
+        let e = self.hb_begin(c, w, pc, m, place, None);
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, at, l);
             let (mut map, undef) = self.read_128(c, w, pc, l, place, addr)?;
+            self.hb_touch(c, w, pc, e, 1 << l, (place, addr), 128, Does::Write)?;
             let regs = &c.warps[w].regs;
             let (v, u) = match class {
                 Class::R64 => (regs.r64[val as usize].0[l], regs.bytes64(val, l)),
@@ -495,6 +543,9 @@ impl Machine<'_> {
         self.addr_defined(c, w, pc, m, src)?;
         let (d, s) = (self.lane_addr(c, w, dst, 0), self.lane_addr(c, w, src, 0));
         let (map, undef) = self.read_128(c, w, pc, 0, Place::Shared, s)?;
+        c.hb.meet(w, m);
+        let e = self.hb_begin(c, w, pc, m, Place::Shared, None);
+        self.hb_touch(c, w, pc, e, m, (Place::Shared, s), 128, Does::Read)?;
         self.write(c, w, pc, 0, Place::Generic, d, &map[..64], undef as u64)?;
         self.write(c, w, pc, 0, Place::Generic, d + 64, &map[64..], (undef >> 64) as u64)?;
         Ok(Next::Advance)
@@ -503,6 +554,11 @@ impl Machine<'_> {
 
 fn row_lanes(matrices: usize) -> u32 {
     ((1u64 << (8 * matrices)) - 1) as u32
+}
+
+/// Lanes that hold elements of row `j` of a matrix.
+fn row_users(j: usize, trans: bool) -> u32 {
+    if trans { 0x1111_1111 << (j / 2) } else { 0xf << (4 * j) }
 }
 
 fn fragment(t: usize, trans: bool) -> [(usize, usize); 2] {
@@ -545,7 +601,7 @@ fn put(
 
 /// The new value. Floating sums in global memory are the memory system's own: f32 flushes subnormals, f64 passes NaNs
 /// on unchanged. In shared memory they are ordinary additions between compare-and-swaps.
-fn atom(op: AtomOp, ty: AtomTy, place: Place, old: u64, b: u64, cmp: u64) -> u64 {
+pub(super) fn atom(op: AtomOp, ty: AtomTy, place: Place, old: u64, b: u64, cmp: u64) -> u64 {
     let (o32, b32) = (old as u32, b as u32);
     match op {
         AtomOp::Exch => b,

@@ -1,15 +1,18 @@
-//! The matrix pipe: tcgen05.mma, cp and commit are checked and queued here; they execute in issue order.
+//! The matrix pipe: tcgen05.mma, cp and commit are checked and queued here; they execute in issue order, in
+//! [`super::land_mma`].
 
+use super::cluster::abroad;
 use super::cta::{Cta, Origin, Release};
 use super::exec::{Next, lanes};
 use super::inst::{Addr, Mma, MmaA, MmaKind};
-use super::ops::{Kind, MmaOp, MmaSource, Pending};
+use super::ops::{Kind, MmaOp, MmaSource, Pending, ScaleOp};
 use super::run::{Machine, Res, Stop};
 use crate::fault::{Code, Fault};
-use crate::isa::idesc::{self, AccType, InputType, InstrDesc, Issue};
+use crate::isa::idesc::{self, AccType, InputType, Issue};
+use crate::isa::idesc_scaled::{self, ScaledKind};
 use crate::isa::smem_desc::{Major, SmemDesc, element_addrs};
 use crate::isa::tcgen05_layout::{CpShape, DLayout, cp_source};
-use crate::num::mma::{self, Format, Model};
+use crate::num::mma::Format;
 use std::rc::Rc;
 
 /// Working memory of matrix instructions.
@@ -21,15 +24,25 @@ pub(super) struct Buffers {
     pub(super) d: Vec<u32>,
 }
 
-fn kind_of(k: MmaKind) -> idesc::Kind {
+pub(super) fn kind_of(k: MmaKind) -> idesc::Kind {
     match k {
         MmaKind::F16 => idesc::Kind::F16,
         MmaKind::Tf32 => idesc::Kind::Tf32,
-        MmaKind::F8f6f4 => idesc::Kind::F8f6f4,
+        // Rows of 32 bytes, whatever the elements in them.
+        MmaKind::F8f6f4 | MmaKind::Mxf8f6f4 | MmaKind::Mxf4 | MmaKind::Mxf4nvf4 => idesc::Kind::F8f6f4,
     }
 }
 
-fn format(t: InputType) -> Option<Format> {
+fn scaled_kind(k: MmaKind) -> Option<ScaledKind> {
+    match k {
+        MmaKind::Mxf8f6f4 => Some(ScaledKind::Mxf8f6f4),
+        MmaKind::Mxf4 => Some(ScaledKind::Mxf4),
+        MmaKind::Mxf4nvf4 => Some(ScaledKind::Mxf4nvf4),
+        _ => None,
+    }
+}
+
+pub(super) fn format(t: InputType) -> Option<Format> {
     Some(match t {
         InputType::F16 => Format::F16,
         InputType::BF16 => Format::Bf16,
@@ -109,25 +122,56 @@ impl Machine<'_> {
             "enable-input-d",
         )?;
         let bits = c.warps[w].regs.r32[i.idesc as usize].0[l];
-        let desc = idesc::decode(bits, kind_of(i.kind), Issue { cta_pair: false, ws: false })
-            .map_err(|e| self.fault(c, w, pc, bit, Fault::new(Code::Descriptor, e.to_string())))?;
+        let pair = self.prog.pair;
+        let issue = Issue { cta_pair: pair, ws: i.ws };
+        let decoded = match (i.scale, scaled_kind(i.kind)) {
+            (Some((_, _, factors)), Some(kind)) => {
+                idesc_scaled::decode(bits, kind, factors, issue).map(|(d, s)| (d, Some(s)))
+            }
+            _ => idesc::decode(bits, kind_of(i.kind), issue).map(|d| (d, None)),
+        };
+        let (desc, scales) =
+            decoded.map_err(|e| self.fault(c, w, pc, bit, Fault::new(Code::Descriptor, e.to_string())))?;
+        let scale = match (i.scale, scales) {
+            (Some((a, b, factors)), Some(scales)) => {
+                self.addr_defined(c, w, pc, bit, a)?;
+                self.addr_defined(c, w, pc, bit, b)?;
+                let column = |at| self.lane_addr(c, w, at, l) as u32 & 0xffff;
+                Some(ScaleOp { a: column(a), b: column(b), factors, scales })
+            }
+            _ => None,
+        };
+        let padded =
+            [desc.a, desc.b].iter().any(|t| matches!(t, InputType::E2m1 | InputType::E2m3 | InputType::E3m2));
+        if i.kind == MmaKind::Mxf8f6f4 && padded {
+            return Err(Stop::Unsupported(
+                format!("`{}` on padded 4- and 6-bit elements", self.opcode(pc)),
+                pc,
+            ));
+        }
+        let Some(layout) = DLayout::of(desc.m, pair, i.ws, false) else {
+            return Err(Stop::Unsupported(format!("tcgen05.mma with M = {}", desc.m), pc));
+        };
         if format(desc.a).is_none() || format(desc.b).is_none() || desc.d == AccType::S32 {
             return Err(Stop::Unsupported(format!("tcgen05.mma on {:?} and {:?}", desc.a, desc.b), pc));
         }
         let (k, slot_bits) = (kind_of(i.kind).k(), kind_of(i.kind).slot_bits());
         let taddr = self.lane_addr(c, w, i.d, l) as u32;
         let d = (taddr >> 16, taddr & 0xffff);
-        let lane_ok = if desc.m == 64 { matches!(d.0, 0 | 16) } else { d.0 == 0 };
+        let lane_ok = if layout == DLayout::F { matches!(d.0, 0 | 16) } else { d.0 == 0 };
         if !lane_ok {
             let f = Fault::new(Code::TmemLane, format!("accumulator of M={} at lane {}", desc.m, d.0));
             return Err(self.fault(c, w, pc, bit, f));
         }
+        // Each CTA of a pair holds half of A's rows and half of B's.
+        let ctas = if pair { 2 } else { 1 };
         let b_desc = self.descriptor(c, w, pc, l, i.b, "descriptor of B")?;
-        let b = self.operand(c, w, pc, b_desc, desc.transpose_b, slot_bits, desc.n, k)?;
+        let b = self.operand(c, w, pc, b_desc, desc.transpose_b, slot_bits, desc.n / ctas, k)?;
         let a = match i.a {
             MmaA::Desc(slot) => {
                 let a_desc = self.descriptor(c, w, pc, l, slot, "descriptor of A")?;
-                MmaSource::Shared(self.operand(c, w, pc, a_desc, desc.transpose_a, slot_bits, desc.m, k)?)
+                let rows = desc.m / ctas;
+                MmaSource::Shared(self.operand(c, w, pc, a_desc, desc.transpose_a, slot_bits, rows, k)?)
             }
             MmaA::Tmem(at) => {
                 self.addr_defined(c, w, pc, bit, at)?;
@@ -144,22 +188,28 @@ impl Machine<'_> {
         };
         let regs = &c.warps[w].regs;
         let enable = (regs.p[i.enable.0 as usize] >> l & 1 != 0) != i.enable.1;
-        let mut mask = 0u128;
-        if let Some(slots) = i.mask {
-            for (j, s) in slots.into_iter().enumerate() {
-                self.defined32(c, w, pc, bit, s, "the lane mask")?;
-                mask |= u128::from(c.warps[w].regs.r32[s as usize].0[l]) << (32 * j);
-            }
+        let mut mask = [0u128; 2];
+        for (j, &s) in i.mask.iter().enumerate() {
+            self.defined32(c, w, pc, bit, s, "the lane mask")?;
+            mask[j / 4] |= u128::from(c.warps[w].regs.r32[s as usize].0[l]) << (32 * (j % 4));
         }
-        // Everything is decoded: leases.
-        let origin = Origin { warp: w as u32, pc, step: self.steps };
-        c.mma_origins.push(origin);
-        let seq = c.mma_origins.len() as u32;
-        c.mma_last.insert((w as u32, l as u32), seq);
-        let bytes = slot_bits / 8;
-        self.lease_operand(c, w, pc, &b, bytes, seq)?;
-        self.allocated(c, w, pc, d.1, desc.n)?;
-        match &a {
+        // Everything is decoded: leases, in both CTAs of a pair.
+        let mut op =
+            MmaOp { seq: 0, desc, layout, kind: i.kind, d, a, b, enable, mask, scale_d: i.scale_d, scale };
+        op.seq = self.enter_pipe(c, w, pc, l, |m, c, w, seq| m.lease_mma_op(c, w, pc, &op, seq))?;
+        self.counters.mmas += 1;
+        self.hb_mma(c, w, pc, l, &op, slot_bits / 8)?;
+        let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
+        self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Mma(Box::new(op)) })
+    }
+
+    /// A matrix operation in the books of `c`, issued by a warp that may be the other CTA's.
+    fn lease_mma_op(&mut self, c: &mut Cta, w: usize, pc: u32, op: &MmaOp, seq: u32) -> Res<()> {
+        let bytes = kind_of(op.kind).slot_bits() / 8;
+        let (col, cols) = (op.d.1, op.columns());
+        self.lease_operand(c, w, pc, &op.b, bytes, seq)?;
+        self.allocated(c, w, pc, col, cols)?;
+        match &op.a {
             MmaSource::Shared(a) => self.lease_operand(c, w, pc, a, bytes, seq)?,
             MmaSource::Tmem(_, col) => {
                 self.allocated(c, w, pc, *col, 8)?;
@@ -169,16 +219,26 @@ impl Machine<'_> {
                 }
             }
         }
-        self.lease_sts(c, w, pc, d.1, desc.n, 0xf, None)?;
-        self.lease_lds(c, w, pc, d.1, desc.n, 0xf)?;
-        self.mma_order(c, w, pc, d.1, desc.n, seq);
-        for x in d.1..d.1 + desc.n {
+        if let Some(s) = &op.scale {
+            // A's rows in this CTA; B's rows, which lie in two halves side by side where D's columns do.
+            let a_rows = if op.layout == DLayout::B { 64 } else { 128 };
+            for (at, rows) in [(s.a, a_rows), (s.b, cols)] {
+                let n = rows.div_ceil(32);
+                self.allocated(c, w, pc, at, n)?;
+                self.lease_sts(c, w, pc, at, n, 0xf, None)?;
+                for x in at..at + n {
+                    c.tmem.mma_read[x as usize] = [seq; 4];
+                }
+            }
+        }
+        self.lease_sts(c, w, pc, col, cols, 0xf, None)?;
+        self.lease_lds(c, w, pc, col, cols, 0xf)?;
+        self.one_issuer(c, w, pc, col, cols)?;
+        self.mma_order(c, w, pc, col, cols, seq);
+        for x in col..col + cols {
             c.tmem.mma_write[x as usize] = [seq; 4];
         }
-        self.counters.mmas += 1;
-        let op = MmaOp { seq, desc, kind: i.kind, d, a, b, enable, mask, scale_d: i.scale_d };
-        let id = c.new_op(origin);
-        self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Mma(Box::new(op)) })
+        Ok(())
     }
 
     /// Strict: an accumulator overwrites what an earlier, unfinished instruction reads as its A operand.
@@ -215,23 +275,26 @@ impl Machine<'_> {
             let (_, desc) = self.descriptor(c, w, pc, l, slot, "descriptor of the source")?;
             let taddr = self.lane_addr(c, w, at, l) as u32;
             let base = (taddr >> 16, taddr & 0xffff);
-            self.allocated(c, w, pc, base.1, shape.columns())?;
-            let origin = Origin { warp: w as u32, pc, step: self.steps };
-            c.mma_origins.push(origin);
-            let seq = c.mma_origins.len() as u32;
-            c.mma_last.insert((w as u32, l as u32), seq);
             let units = shape.columns() / 4;
             let addrs: Vec<u32> = (0..shape.rows())
                 .flat_map(|r| (0..units).map(move |u| (r, u)))
                 .map(|(r, u)| cp_source(&desc, r, u))
                 .collect();
-            self.lease_operand(c, w, pc, &addrs, 16, seq)?;
-            self.lease_sts(c, w, pc, base.1, shape.columns(), 0xf, None)?;
-            self.lease_lds(c, w, pc, base.1, shape.columns(), 0xf)?;
-            for x in base.1..base.1 + shape.columns() {
-                c.tmem.mma_write[x as usize] = [seq; 4];
-            }
-            let id = c.new_op(origin);
+            // In a pair, each CTA copies from its own shared memory to its own tensor memory.
+            let seq = self.enter_pipe(c, w, pc, l, |m, c, w, seq| {
+                m.allocated(c, w, pc, base.1, shape.columns())?;
+                m.lease_operand(c, w, pc, &addrs, 16, seq)?;
+                m.lease_sts(c, w, pc, base.1, shape.columns(), 0xf, None)?;
+                m.lease_lds(c, w, pc, base.1, shape.columns(), 0xf)?;
+                for x in base.1..base.1 + shape.columns() {
+                    c.tmem.mma_write[x as usize] = [seq; 4];
+                }
+                Ok(())
+            })?;
+            let rows = (0..shape.rows()).flat_map(|r| shape.lanes(r)).map(|lane| (base.0 + lane) / 16 & 7);
+            let rows = rows.fold(0u8, |all, r| all | 1 << r);
+            self.hb_cp(c, w, pc, l, &addrs, (base.1, shape.columns(), rows))?;
+            let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
             self.put_in_flight(
                 c,
                 Pending { id, warp: w as u32, pc, kind: Kind::Cp { seq, shape, base, desc } },
@@ -240,115 +303,62 @@ impl Machine<'_> {
         Ok(Next::Advance)
     }
 
-    pub(super) fn commit(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, at: Addr) -> Res<Next> {
+    pub(super) fn commit(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        m: u32,
+        at: Addr,
+        mask: Option<u32>,
+    ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, at)?;
         for l in lanes(m) {
-            let mbar = self.own_shared(c, w, pc, l, at)?;
-            self.check_role(c, w, pc, mbar, false)?;
+            let (rank, mbar) = self.cluster_place(c, w, pc, l, at)?;
+            let to = match mask {
+                Some(slot) => self.ranks_of_mask(c, w, pc, l, slot)?,
+                None => vec![rank],
+            };
+            for &r in &to {
+                let by = if r == c.rank { w } else { abroad(c.rank, w) };
+                self.on(c, r, |m, c| m.completes_on(c, by, pc, mbar))?;
+            }
             // It covers what this thread issued, whatever else is in the pipe.
             let seq = c.mma_last.get(&(w as u32, l as u32)).copied().unwrap_or(0);
             let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
-            self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Commit { mbar, seq } })?;
+            self.hb_mbar_use(c, w, pc, 1 << l, mbar)?;
+            c.hb.commit(w, pc, l, id, mbar);
+            self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Commit { mbar, to, seq } })?;
         }
         Ok(Next::Advance)
     }
 
-    /// A commit reached the head of the pipe.
-    pub(super) fn land_commit(&mut self, c: &mut Cta, w: usize, pc: u32, mbar: u32, seq: u32) -> Res<()> {
-        let at = c.clocks.as_ref().map_or(0, |k| k.pipe_free.max(k.warp[w]));
-        self.async_arrive(c, w, pc, mbar, 1, Some(Release::Mma(seq)), at)
-    }
-
-    /// D = A·B + D, with the undefined rows and columns that undefined operands make.
-    pub(super) fn land_mma(&mut self, c: &mut Cta, op: &MmaOp) {
-        let InstrDesc { m, n, .. } = op.desc;
-        let k = kind_of(op.kind).k() as usize;
-        let bytes = kind_of(op.kind).slot_bits() / 8;
-        let (m, n) = (m as usize, n as usize);
-        let mut buf = std::mem::take(&mut self.bufs);
-        let layout = DLayout::of(m as u32, false, false, false).unwrap_or(DLayout::D);
-        let lane_of = |row: usize| (layout.cell(row as u32, 0, n as u32).lane + op.d.0) as usize;
-        let b_undef = gather(c, &op.b, bytes, k, &mut buf.b);
-        let a_undef = match &op.a {
-            MmaSource::Shared(a) => gather(c, a, bytes, k, &mut buf.a),
-            MmaSource::Tmem(_, col) => {
-                let per = 4 / bytes as usize;
-                buf.a.resize(m * k, 0);
-                let mut undef = vec![false; m];
-                for cell in 0..k / per {
-                    let column = c.tmem.column(*col as usize + cell);
-                    let bad = c.tmem.undefined_lanes(*col as usize + cell);
-                    for row in 0..m {
-                        let lane = lane_of(row);
-                        let v = column[lane];
-                        undef[row] |= bad >> lane & 1 != 0;
-                        for e in 0..per {
-                            let x =
-                                if per == 1 { v } else { v >> (32 / per * e) & ((1u32 << (32 / per)) - 1) };
-                            buf.a[row * k + cell * per + e] = x;
-                        }
-                    }
+    /// A commit reached the head of the pipe: it arrives on the barrier at `mbar` in the CTAs of the ranks `to`.
+    pub(super) fn land_commit(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        (mbar, to): (u32, &[u32]),
+        seq: u32,
+    ) -> Res<()> {
+        let at = c.clocks.as_ref().map_or(0, |k| k.pipe.free.max(k.warp[w]));
+        let (here, peer_seq) = (c.rank, c.pair_seq(seq));
+        for &rank in to {
+            self.still_there(c, w, pc, rank)?;
+            let by = if rank == here { w } else { abroad(here, w) };
+            self.on(c, rank, |m, c| {
+                let own = if rank == here { Release::Mma(seq) } else { Release::PeerMma(here, seq) };
+                if peer_seq != 0
+                    && let Some(b) = c.mbars.get_mut(&mbar)
+                {
+                    let phase = b.bar.phase();
+                    b.attached.push((phase, Release::PeerMma(here ^ 1, peer_seq)));
                 }
-                undef
-            }
-        };
-        // The unit sums all products and D at once, so A and B can trade places: computing Dᵀ = B·Aᵀ + Dᵀ leaves
-        // each column of tensor memory contiguous.
-        let full = m == 128;
-        buf.d.resize(n * m, 0);
-        let col0 = op.d.1 as usize;
-        if op.enable {
-            buf.c.clear();
-            for x in 0..n {
-                let column = c.tmem.column(col0 + x);
-                if full {
-                    buf.c.extend_from_slice(column);
-                } else {
-                    buf.c.extend((0..m).map(|row| column[lane_of(row)]));
-                }
-            }
-            if op.scale_d != 0 {
-                let s = f32::from_bits((127 - op.scale_d) << 23);
-                buf.c.iter_mut().for_each(|v| *v = (f32::from_bits(*v) * s).to_bits());
-            }
+                m.async_arrive(c, by, pc, mbar, 1, Some(own), at)
+            })?;
         }
-        let shape = mma::Op {
-            model: Model::TCGEN05,
-            a_fmt: format(op.desc.b).unwrap_or(Format::Bf16),
-            b_fmt: format(op.desc.a).unwrap_or(Format::Bf16),
-            m: n,
-            n: m,
-            k,
-            negate_a: op.desc.negate_b,
-            negate_b: op.desc.negate_a,
-        };
-        let acc = op.enable.then_some(&buf.c[..]);
-        if op.desc.d == AccType::F16 {
-            mma::mma_f16(&shape, &buf.b, &buf.a, acc, &mut buf.d, &mut self.scratch);
-        } else {
-            mma::mma(&shape, &buf.b, &buf.a, acc, &mut buf.d, &mut self.scratch);
-        }
-        let row_lanes = (0..m).filter(|&r| a_undef[r]).fold(0u128, |a, r| a | 1 << lane_of(r));
-        let all_lanes = if full { !0u128 } else { (0..m).fold(0u128, |a, r| a | 1 << lane_of(r)) };
-        for x in 0..n {
-            let col = col0 + x;
-            let mut undef = if b_undef[x] { all_lanes } else { row_lanes };
-            if op.enable {
-                undef |= c.tmem.undefined_lanes(col) & all_lanes;
-            }
-            let d = &buf.d[x * m..(x + 1) * m];
-            if full && op.mask == 0 && undef == 0 {
-                c.tmem.set_column(col, d);
-                continue;
-            }
-            for (row, &v) in d.iter().enumerate() {
-                let lane = lane_of(row);
-                if op.mask >> lane & 1 == 0 {
-                    c.tmem.set(lane, col, v, if undef >> lane & 1 != 0 { 0xf } else { 0 });
-                }
-            }
-        }
-        self.bufs = buf;
+        Ok(())
     }
 }
 

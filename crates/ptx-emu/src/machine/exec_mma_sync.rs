@@ -30,6 +30,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::Sync(live)));
         }
         self.whole_warp(c, w, pc, m)?;
+        c.hb.meet(w, live);
         let regs = &mut c.warps[w].regs;
         let (k, per) = (i.k as usize, per_register(i.a_fmt));
         let mut a = Vec::new();

@@ -1,5 +1,6 @@
 //! mbarriers, named barriers, setmaxnreg.
 
+use super::cluster::abroad;
 use super::cta::{Cta, MbarSlot, NamedBar, Release, Split, State, Warp};
 use super::exec::{Next, lanes};
 use super::inst::{BarOp, BarReduce, Inst, Mbar, MbarOp};
@@ -79,6 +80,7 @@ impl Machine<'_> {
             return;
         }
         m.done_at = std::mem::take(&mut m.stamp);
+        c.hb.phase_done(addr, m.bar.phase());
         for s in c.warps.iter_mut().flat_map(|w| &mut w.splits) {
             if s.state == State::Mbar(addr) {
                 s.state = State::Ready;
@@ -166,9 +168,17 @@ impl Machine<'_> {
             }
             _ => {}
         }
+        // The barrier that knows already what the lanes have done: mostly they all arrive on one.
+        let mut published = None;
         for l in lanes(m) {
-            let addr = self.barrier_addr(c, w, pc, l, b)?;
             let value = b.value.map_or(1, |v| c.warps[w].regs.r32[v as usize].0[l]);
+            if let Some(rank) = self.barrier_of_peer(c, w, pc, l, b)? {
+                let addr = self.lane_addr(c, w, b.addr, l) as u32 & 0xff_ffff;
+                let from = abroad(c.rank, w);
+                self.on(c, rank, |m, c| m.arrive(c, from, pc, l, addr, b, value))?;
+                continue;
+            }
+            let addr = self.barrier_addr(c, w, pc, l, b)?;
             match b.op {
                 MbarOp::Init => {
                     if c.mbars.contains_key(&addr) {
@@ -202,11 +212,13 @@ impl Machine<'_> {
                             seen: BTreeMap::new(),
                         },
                     );
+                    self.hb_mbar_init(c, w, pc, l, addr);
                     self.progress += 1;
                     continue;
                 }
                 MbarOp::Inval => {
                     self.live(c, w, pc, addr)?;
+                    self.hb_mbar_inval(c, w, l, addr);
                     if let Some(mut slot) = c.mbars.remove(&addr) {
                         let off = self.shared_offset(c, w, pc, u64::from(addr), 8)?;
                         c.shared.store(off, &slot.bar.inval().to_le_bytes(), 0);
@@ -214,45 +226,89 @@ impl Machine<'_> {
                         let now = slot.bar.phase();
                         slot.attached.retain(|a| a.0 < now);
                         for (_, r) in slot.attached {
-                            match r {
-                                Release::Op(id) => c.released[id as usize] = true,
-                                Release::Mma(seq) => c.mma_released = c.mma_released.max(seq),
-                            }
+                            self.release_one(c, r);
                         }
                     }
                     continue;
                 }
                 _ => {}
             }
-            self.check_role(c, w, pc, addr, false)?;
-            let step = self.steps;
-            let slot = self.live(c, w, pc, addr)?;
-            let before = slot.bar.phase();
-            let bar = &mut slot.bar;
-            let r = match b.op {
-                MbarOp::Arrive => bar.arrive(value),
-                MbarOp::ArriveNoComplete => bar.arrive_no_complete(value).map(|t| t.0),
-                MbarOp::ArriveExpectTx => bar.arrive_expect_tx(value),
-                MbarOp::ArriveDrop => bar.arrive_drop(value),
-                MbarOp::ArriveDropNoComplete => bar.arrive_drop_no_complete(value).map(|t| t.0),
-                MbarOp::ArriveDropExpectTx => bar.arrive_drop_expect_tx(value),
-                MbarOp::ExpectTx => bar.expect_tx(value).map(|_| 0),
-                _ => bar.complete_tx(value).map(|_| 0),
-            };
-            match r {
-                Err(e) => return Err(self.barrier_fault(c, w, pc, addr, e)),
-                Ok(token) => {
-                    slot.last_arrival = Some((w as u32, pc, step));
-                    if let Some(t) = b.token {
-                        slot.tokens.insert((w as u32, l as u32), before);
-                        c.warps[w].regs.set64(t, l, token, 0);
-                    }
-                }
+            if published != Some(addr) {
+                self.hb_arrive(c, w, pc, m >> l << l, addr, b)?;
+                published = Some(addr);
             }
-            let now = c.now(w);
-            self.phase_event(c, addr, before, now);
+            self.arrive(c, w, pc, l, addr, b, value)?;
         }
         Ok(Next::Advance)
+    }
+
+    /// An arrival or a change of the transaction count by lane `l` on a barrier of `c`; the warp may be a peer's.
+    #[allow(clippy::too_many_arguments)]
+    fn arrive(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        addr: u32,
+        b: &Mbar,
+        value: u32,
+    ) -> Res<()> {
+        self.shared_offset(c, w, pc, u64::from(addr), 8)?;
+        self.check_role(c, w, pc, addr, false)?;
+        let step = self.steps;
+        let slot = self.live(c, w, pc, addr)?;
+        let before = slot.bar.phase();
+        let bar = &mut slot.bar;
+        let r = match b.op {
+            MbarOp::Arrive => bar.arrive(value),
+            MbarOp::ArriveNoComplete => bar.arrive_no_complete(value).map(|t| t.0),
+            MbarOp::ArriveExpectTx => bar.arrive_expect_tx(value),
+            MbarOp::ArriveDrop => bar.arrive_drop(value),
+            MbarOp::ArriveDropNoComplete => bar.arrive_drop_no_complete(value).map(|t| t.0),
+            MbarOp::ArriveDropExpectTx => bar.arrive_drop_expect_tx(value),
+            MbarOp::ExpectTx => bar.expect_tx(value).map(|_| 0),
+            _ => bar.complete_tx(value).map(|_| 0),
+        };
+        match r {
+            Err(e) => return Err(self.barrier_fault(c, w, pc, addr, e)),
+            Ok(token) => {
+                slot.last_arrival = Some((w as u32, pc, step));
+                if let Some(t) = b.token {
+                    slot.tokens.insert((w as u32, l as u32), before);
+                    c.warps[w].regs.set64(t, l, token, 0);
+                }
+            }
+        }
+        let now = c.now(w);
+        self.phase_event(c, addr, before, now);
+        Ok(())
+    }
+
+    /// Rank of the other CTA whose barrier a lane names, if it does and the operation may.
+    fn barrier_of_peer(&self, c: &Cta, w: usize, pc: u32, l: usize, b: &Mbar) -> Res<Option<u32>> {
+        let (_, addr) = self.resolve(super::inst::Place::Generic, self.lane_addr(c, w, b.addr, l));
+        if addr >> 24 == u64::from(c.rank) || self.cluster_size() == 1 {
+            return Ok(None);
+        }
+        let rank = self.reach(c, w, pc, 1 << l, addr)?;
+        let local = matches!(
+            b.op,
+            MbarOp::Init | MbarOp::Inval | MbarOp::ArriveNoComplete | MbarOp::ArriveDropNoComplete
+        );
+        if local || b.token.is_some() {
+            let f = Fault::new(
+                Code::BoundsShared,
+                format!("`{}` on a barrier of CTA {rank} of the cluster", self.opcode(pc)),
+            )
+            .help("on another CTA's barrier a thread may only arrive (without a token), expect_tx and complete_tx");
+            return Err(self.fault(c, w, pc, 1 << l, f));
+        }
+        if addr % 8 != 0 {
+            let f = Fault::new(Code::Align, format!("mbarrier address {addr:#x} is not a multiple of 8"));
+            return Err(self.fault(c, w, pc, 1 << l, f));
+        }
+        Ok(Some(rank))
     }
 
     /// A successful wait moves the warp's clock to the completion of the phase.
@@ -269,8 +325,9 @@ impl Machine<'_> {
     fn barrier_addr(&self, c: &Cta, w: usize, pc: u32, l: usize, b: &Mbar) -> Res<u32> {
         let addr = self.lane_addr(c, w, b.addr, l);
         let (_, addr) = self.resolve(super::inst::Place::Generic, addr);
+        let addr = addr ^ c.rank_bits;
         self.shared_offset(c, w, pc, addr, 8)?;
-        if addr % 8 != 0 {
+        if !addr.is_multiple_of(8) {
             let f = Fault::new(Code::Align, format!("mbarrier address {addr:#x} is not a multiple of 8"));
             return Err(self.fault(c, w, pc, 1 << l, f));
         }
@@ -324,9 +381,15 @@ impl Machine<'_> {
             pass = 0;
         } else {
             c.warps[w].splits[s].last_poll = None;
+            let mut known = None;
             for l in lanes(pass) {
                 let addr = self.barrier_addr(c, w, pc, l, b)?;
                 c.observe(addr, w as u32);
+                self.deliver(c);
+                if known != Some(addr) {
+                    self.hb_waited(c, w, pc, pass >> l << l, addr, b)?;
+                    known = Some(addr);
+                }
                 self.timed_wait(c, w, addr);
             }
         }
@@ -398,6 +461,9 @@ impl Machine<'_> {
             return Err(bad(format!("named barrier {id}: more than {want} threads arrive in one phase")));
         }
         let now = c.now(w);
+        c.hb.meet(w, live);
+        self.hb_loads_over(c, w);
+        c.hb.bar_arrive(w, pc, id, op != BarOp::Arrive);
         let b = &mut c.bars[id as usize];
         b.count = want;
         b.whole = count.is_none();
@@ -460,6 +526,7 @@ impl Machine<'_> {
     fn complete_named(&mut self, c: &mut Cta, id: u32) {
         let phase = std::mem::take(&mut c.bars[id as usize]);
         let done = phase.stamp;
+        c.hb.bar_complete(id);
         for w in 0..c.warps.len() {
             if c.warps[w].splits.iter().any(|s| s.state == State::Bar(id)) {
                 let role = self.role_of(w as u32).unwrap_or_default();

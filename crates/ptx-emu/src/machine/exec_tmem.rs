@@ -2,7 +2,8 @@
 
 use super::cta::{Cta, LdState, LdTrack, Origin, StTrack, State, move_columns};
 use super::exec::Next;
-use super::inst::{Addr, Inst, TmemMove};
+use super::hb::Does;
+use super::inst::{Addr, Inst, Place, TmemMove};
 use super::ops::{Kind, Pending};
 use super::run::{Machine, Res};
 use super::tmem::TMEM_COLS;
@@ -24,6 +25,7 @@ impl Machine<'_> {
         if groups == [s] {
             self.whole_warp(c, w, pc, m)?;
         }
+        c.hb.meet(w, live);
         match inst {
             Inst::TcAlloc(at, cols) if !self.alloc(c, w, pc, *at, *cols)? => {
                 return Ok(Next::Block(State::Alloc));
@@ -72,9 +74,13 @@ impl Machine<'_> {
         let l = live.trailing_zeros() as usize;
         let addr = self.own_shared(c, w, pc, l, at)?;
         let off = self.shared_offset(c, w, pc, u64::from(addr), 4)?;
-        let Some(col) = c.tmem.alloc(n) else { return Ok(false) };
+        let col = if self.prog.pair { self.alloc_pair(c, w, pc, n)? } else { c.tmem.alloc(n) };
+        let Some(col) = col else { return Ok(false) };
+        c.hb.allocated(col, n);
         self.lease_shared(c, w, pc, off, 4, true)?;
         c.shared.store(off, &col.to_le_bytes(), 0);
+        let e = self.hb_begin(c, w, pc, live, Place::Shared, None);
+        self.hb_touch(c, w, pc, e, live, (Place::Shared, u64::from(addr)), 4, Does::Write)?;
         self.progress += 1;
         Ok(true)
     }
@@ -88,13 +94,9 @@ impl Machine<'_> {
             self.lease_mma(c, w, pc, col, n, 0xf, true)?;
             self.lease_sts(c, w, pc, col, n, 0xf, None)?;
             self.lease_lds(c, w, pc, col, n, 0xf)?;
+            self.hb_dealloc(c, w, pc, (col, n))?;
             c.tmem.dealloc(col);
-            self.progress += 1;
-            for sp in c.warps.iter_mut().flat_map(|w| &mut w.splits) {
-                if sp.state == State::Alloc {
-                    sp.state = State::Ready;
-                }
-            }
+            self.columns_freed(c);
             return Ok(());
         }
         let have: Vec<String> =
@@ -166,6 +168,9 @@ impl Machine<'_> {
                 warp.tracked -= 1;
                 if let Some(t) = warp.lds.iter_mut().find(|t| t.op == op) {
                     t.unread -= 1;
+                    if t.unread == 0 {
+                        self.hb_ld_done(c, w, op);
+                    }
                 }
             }
         }
@@ -184,7 +189,12 @@ impl Machine<'_> {
                 unread += 1;
             }
         }
+        let all_known = unread == 0;
         warp.lds.push(LdTrack { op: id, pending: true, pc, step: self.steps, lane, col, cols, unread });
+        self.hb_tmem_move(c, w, pc, id, mv, (lane, col), Does::Read)?;
+        if all_known {
+            self.hb_ld_done(c, w, id);
+        }
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::TmemLd { base: (lane, col) } })
     }
 
@@ -243,6 +253,7 @@ impl Machine<'_> {
             })
             .collect();
         let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
+        self.hb_tmem_move(c, w, pc, id, mv, (lane, col), Does::Write)?;
         c.warps[w].sts.push(StTrack { op: id, pc, step: self.steps, lane, col, cols });
         self.put_in_flight(
             c,
@@ -255,6 +266,7 @@ impl Machine<'_> {
         for op in ops {
             self.land_op(c, op)?;
         }
+        self.hb_lds_waited(c, w);
         let warp = &mut c.warps[w];
         warp.lds.clear();
         if warp.tracked != 0 {
@@ -272,6 +284,7 @@ impl Machine<'_> {
             }
         }
         c.warps[w].sts.clear();
+        c.hb.st_waited(w);
         Ok(())
     }
 }

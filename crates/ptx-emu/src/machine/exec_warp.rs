@@ -75,6 +75,7 @@ impl Machine<'_> {
             );
             return Err(self.fault(c, w, pc, all, f));
         }
+        c.hb.meet(w, all & need);
         self.exchange(c, w, pc, all & need, inst)?;
         Ok(self.release(c, w, s, &groups))
     }

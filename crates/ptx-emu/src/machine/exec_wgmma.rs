@@ -33,6 +33,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::Sync(live)));
         }
         self.whole_warp(c, w, pc, m)?;
+        c.hb.meet(w, live);
         let wg = &mut c.warps[w].wgmma;
         match inst {
             Inst::WgmmaFence => {
@@ -51,6 +52,8 @@ impl Machine<'_> {
                     }
                     wg.groups.drain(..done);
                     wg.released = last;
+                    self.timed_wgmma_wait(c, w, last);
+                    c.hb.wgmma_waited(w, last);
                 }
             }
             Inst::Wgmma(i) => self.wgmma_issue(c, w, pc, i)?,
@@ -114,10 +117,33 @@ impl Machine<'_> {
         if let Some((a, range)) = &a {
             self.lease_wgmma(c, w, pc, &a[range.clone()], bits / 8, seq)?;
         }
+        let operand = a.as_ref().map_or(&[][..], |(a, range)| &a[range.clone()]);
+        self.hb_wgmma(c, w, pc, &[&b, operand], bits / 8)?;
         self.counters.mmas += u64::from(w.is_multiple_of(4));
+        self.time_wgmma(c, w, i.n);
         let id = c.new_op(origin);
         let kind = Kind::Wgmma(Box::new(WgmmaOp { seq, a, b, scale_d }));
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
+    }
+
+    /// The timed schedule's account of a warp's share of a wgmma. The trace shows the first quarter of the SM.
+    fn time_wgmma(&mut self, c: &mut Cta, w: usize, n: u32) {
+        let Some(k) = &mut c.clocks else { return };
+        let (begin, end) = k.wgmma(w, super::predict::wgmma_cycles(n));
+        let role = self.role_of(w as u32).unwrap_or_else(|| format!("warp {w}"));
+        if let Some(t) = self.trace.as_mut().filter(|_| w.is_multiple_of(4)) {
+            let (track, name) = ("matrix pipe".into(), format!("mma → {role}"));
+            t.events.push(crate::trace::Event { cta: c.id, track, name, begin, end, op: None });
+        }
+    }
+
+    /// A wait moves the warp's clock to the end of the last wgmma that it covers.
+    fn timed_wgmma_wait(&mut self, c: &mut Cta, w: usize, last: u32) {
+        let role = self.role_of(w as u32).unwrap_or_default();
+        if let Some(k) = &mut c.clocks {
+            let end = k.wgmma_end(w, last);
+            k.wait(w, end, c.id, "wgmma", &role, self.trace.as_mut());
+        }
     }
 
     /// A 64-bit operand that must be the same in all lanes.

@@ -17,6 +17,8 @@ pub enum Addr {
     R64(u32, i64),
     /// Known when decoding.
     Abs(u64),
+    /// A place in the executing CTA's own shared memory: an offset in the window, without the CTA's rank.
+    Own(u32),
 }
 
 /// Where a memory instruction goes.
@@ -26,8 +28,10 @@ pub enum Place {
     Param,
     /// Device memory (also `.const`, which this machine keeps there).
     Global,
-    /// Shared memory of the CTA (or of the cluster: rank in bits 24 and up).
+    /// Shared memory of the executing CTA.
     Shared,
+    /// Shared memory of any CTA of the cluster: its rank is in bits 24 and up.
+    Cluster,
     /// Per-thread memory.
     Local,
     /// Decided by the address.
@@ -51,6 +55,8 @@ pub struct Access {
     pub reg_bytes: u8,
     /// Acquire, release or stronger.
     pub ordered: bool,
+    /// How it is strong; none: it is weak.
+    pub order: Option<super::hb::Order>,
 }
 
 /// Atomic operations.
@@ -106,6 +112,14 @@ pub enum AtomTy {
 }
 
 impl AtomTy {
+    /// Floating point.
+    pub fn is_float(self) -> bool {
+        matches!(
+            self,
+            AtomTy::F32 | AtomTy::F64 | AtomTy::F16x2 | AtomTy::Bf16x2 | AtomTy::F16 | AtomTy::Bf16
+        )
+    }
+
     /// Size in bytes.
     pub fn bytes(self) -> usize {
         match self {
@@ -225,6 +239,8 @@ pub struct Mbar {
     pub value: Option<u32>,
     /// Token source of a wait (64-bit slot).
     pub state: Option<u32>,
+    /// Orders nothing by itself.
+    pub relaxed: bool,
 }
 
 /// Named-barrier operations.
@@ -274,6 +290,12 @@ pub enum MmaKind {
     Tf32,
     /// 8-, 6- and 4-bit floats.
     F8f6f4,
+    /// 8-, 6- and 4-bit floats with block scales.
+    Mxf8f6f4,
+    /// 4-bit floats with block scales.
+    Mxf4,
+    /// 4-bit floats with block scales, also finer ones.
+    Mxf4nvf4,
 }
 
 /// A decoded tcgen05.mma.
@@ -291,8 +313,12 @@ pub struct Mma {
     pub idesc: u32,
     /// enable-input-d: predicate slot, negated.
     pub enable: (u32, bool),
-    /// disable-output-lane mask (4 slots).
-    pub mask: Option<[u32; 4]>,
+    /// disable-output-lane mask (none, 4 slots, or 8 for a CTA pair).
+    pub mask: Box<[u32]>,
+    /// `.ws`.
+    pub ws: bool,
+    /// Block scales: addresses of A's and B's factors, factors of a row.
+    pub scale: Option<(Addr, Addr, u32)>,
     /// scale-input-d: D is multiplied by 2^-this.
     pub scale_d: u32,
 }
@@ -395,6 +421,10 @@ pub enum Bulk {
         coords: Box<[u32]>,
         /// Barrier.
         mbar: Addr,
+        /// Mask of destination CTAs (32-bit slot).
+        mask: Option<u32>,
+        /// `.cta_group::2`: the barrier may be that of the other CTA of the pair.
+        pair: bool,
     },
     /// Tensor store or reduction.
     TensorStore {
@@ -419,6 +449,21 @@ pub enum Bulk {
         size: u32,
         /// Barrier.
         mbar: Addr,
+        /// Mask of destination CTAs (32-bit slot).
+        mask: Option<u32>,
+    },
+    /// Linear shared → shared memory of another CTA of the cluster.
+    Between {
+        /// Destination.
+        dst: Addr,
+        /// Source.
+        src: Addr,
+        /// Bytes (32-bit slot).
+        size: u32,
+        /// Barrier.
+        mbar: Addr,
+        /// Reduction and element type.
+        reduce: Option<(BulkReduce, crate::tma::NumType)>,
     },
     /// Linear shared → global.
     Store {
@@ -431,6 +476,32 @@ pub enum Bulk {
         /// Reduction and element type.
         reduce: Option<(BulkReduce, crate::tma::NumType)>,
     },
+}
+
+/// A decoded `st.async` or `red.async`.
+#[derive(Clone, Debug)]
+pub struct RemoteAsync {
+    /// Address of element 0.
+    pub addr: Addr,
+    /// Barrier, in the same CTA.
+    pub mbar: Addr,
+    /// Values.
+    pub regs: Box<[Option<Reg>]>,
+    /// Bytes of one.
+    pub bytes: u8,
+    /// Reduction.
+    pub reduce: Option<(AtomOp, AtomTy)>,
+}
+
+/// A decoded clusterlaunchcontrol instruction.
+#[derive(Clone, Debug)]
+pub enum LaunchControl {
+    /// `try_cancel`: response address, barrier, whether every CTA of the cluster gets the response.
+    TryCancel(Addr, Addr, bool),
+    /// `query_cancel.is_canceled`: predicate, response (128-bit slot).
+    IsCanceled(u32, u32),
+    /// `query_cancel.get_first_ctaid`: 32-bit destinations of x, y, z; response (128-bit slot).
+    FirstCtaid([Option<u32>; 3], u32),
 }
 
 /// One decoded operation.
@@ -472,11 +543,19 @@ pub enum Inst {
         b: u32,
         /// Second operand (cas).
         c: Option<u32>,
+        /// How it is ordered.
+        order: super::hb::Order,
     },
+    /// Vector atomic.
+    AtomVector(Box<super::exec_atomic::AtomVector>),
+    /// 128-bit atomic.
+    Atom128(Box<super::exec_atomic::Atom128>),
     /// Space address → generic (adds the window base).
     CvtaAdd(u32, u32, u64),
-    /// `mapa`/`getctarank` on a cluster of one: copy.
-    Mapa(u32, u32, u32),
+    /// `mapa`: destination and address (32-bit slots, or 64-bit ones where the class says so), rank slot.
+    Mapa(Reg, Reg, u32),
+    /// `getctarank`: 32-bit destination, address.
+    CtaRank(u32, Reg),
     /// `isspacep`: predicate, 64-bit source, place.
     IsSpace(u32, u32, Place),
     /// Shuffle.
@@ -513,20 +592,26 @@ pub enum Inst {
     BarWarp(u32),
     /// Named barrier: operation, id slot, count slot, aligned.
     Bar(BarOp, u32, Option<u32>, bool),
-    /// Cluster barrier: arrive (true) or wait.
-    BarCluster(bool),
+    /// Cluster barrier: arrive (true) or wait, aligned.
+    BarCluster(bool, bool),
     /// mbarrier.
     Mbar(Mbar),
     /// `mbarrier.pending_count`.
     PendingCount(u32, u32),
     /// `fence.proxy.async` that covers shared memory.
     ProxyFence,
-    /// Any other fence.
-    Fence,
+    /// Any other fence, and how far it orders memory.
+    Fence(super::hb::Scope),
+    /// `tcgen05.fence`.
+    TcFence,
     /// `setmaxnreg`: increase?, registers.
     SetMaxNReg(bool, u32),
     /// Bulk copy.
     Bulk(Box<Bulk>),
+    /// `st.async`, `red.async`.
+    RemoteAsync(Box<RemoteAsync>),
+    /// clusterlaunchcontrol.
+    LaunchControl(Box<LaunchControl>),
     /// `cp.async.bulk.commit_group`.
     BulkCommit,
     /// `cp.async.bulk.wait_group{.read} N`.
@@ -561,8 +646,8 @@ pub enum Inst {
     TcWaitLd,
     /// `tcgen05.wait::st`.
     TcWaitSt,
-    /// `tcgen05.commit`.
-    TcCommit(Addr),
+    /// `tcgen05.commit`: barrier, mask of destination CTAs (32-bit slot).
+    TcCommit(Addr, Option<u32>),
     /// `tcgen05.mma`.
     TcMma(Box<Mma>),
     /// `tcgen05.cp`: shape, address, descriptor slot.

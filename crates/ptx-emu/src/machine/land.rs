@@ -6,7 +6,7 @@ use super::ops::{Kind, OpId, Pending};
 use super::run::{Machine, Res};
 use super::shared::{GRANULE, WINDOW_BASE};
 use crate::fault::{Code, Fault};
-use crate::isa::tcgen05_layout::{cp_source, ld_st_cell, ld_st_cells_16b};
+use crate::isa::tcgen05_layout::{ld_st_cell, ld_st_cells_16b};
 use crate::tma::tile::{self, Chunk};
 use crate::tma::{ElemType, NumType, ReduceOp};
 
@@ -30,13 +30,15 @@ impl Machine<'_> {
         self.landing_step = self.steps;
         self.progress += 1;
         let (w, pc) = (p.warp as usize, p.pc);
+        self.hb_landing(c, &p);
         match &p.kind {
             Kind::Load { chunks, fill, elem, mbar, bytes } => {
                 self.land_load(c, &p, chunks, fill, *elem)?;
-                c.landed[p.id as usize] = true;
-                let at = c.now(w) + self.opts.costs.load;
-                self.async_complete(c, w, pc, *mbar, *bytes, Release::Op(p.id), at)?;
+                self.completed(c, &p, mbar.0, mbar.1, *bytes)?;
             }
+            Kind::Between { .. } => self.land_between(c, &p)?,
+            Kind::Remote { .. } => self.land_remote(c, &p)?,
+            Kind::Response { .. } => self.land_response(c, &p)?,
             Kind::Store { chunks, reduce } => self.land_store(c, &p, chunks, *reduce)?,
             Kind::CpAsync { copies } => {
                 for &(d, s, take, n) in copies {
@@ -59,33 +61,11 @@ impl Machine<'_> {
             }
             Kind::Mma(op) => {
                 self.time_mma(c, w, op);
-                self.land_mma(c, op);
+                self.land_mma(c, w, pc, op)?;
             }
-            Kind::Cp { shape, base, desc, .. } => {
-                for r in 0..shape.rows() {
-                    for u in 0..shape.columns() / 4 {
-                        let a = cp_source(desc, r, u);
-                        let off = (a - WINDOW_BASE) as usize;
-                        let bytes: [u8; 16] = c.shared.bytes(off, 16).try_into().unwrap_or([0; 16]);
-                        let undef = c.shared.undef(off, 16);
-                        for lane in shape.lanes(r) {
-                            for x in 0..4usize {
-                                let v = u32::from_le_bytes([
-                                    bytes[4 * x],
-                                    bytes[4 * x + 1],
-                                    bytes[4 * x + 2],
-                                    bytes[4 * x + 3],
-                                ]);
-                                let col = base.1 as usize + 4 * u as usize + x;
-                                let l = (base.0 + lane) as usize;
-                                c.tmem.set(l & 127, col, v, (undef >> (4 * x) & 0xf) as u8);
-                            }
-                        }
-                    }
-                }
-            }
+            Kind::Cp { shape, base, desc, .. } => self.land_cp(c, w, pc, (*shape, *base, desc))?,
             Kind::Wgmma(op) => self.land_wgmma(c, w, pc, op),
-            Kind::Commit { mbar, seq } => self.land_commit(c, w, pc, *mbar, *seq)?,
+            Kind::Commit { mbar, to, seq } => self.land_commit(c, w, pc, (*mbar, to), *seq)?,
             Kind::TmemLd { base } => {
                 if let Inst::TcLd(mv) = &self.prog.code[pc as usize].inst {
                     land_ld(c, w, p.id, mv, *base);

@@ -1,6 +1,9 @@
 //! The lease check: an asynchronous operation holds its source and destination from issue until some thread has
 //! observed its completion; any other conflicting access is a fault. No clocks, the same under every schedule.
 //!
+//! Where the happens-before check runs, which finds all that this one does and more, only the moves between registers
+//! and tensor memory that their own warp has not waited for are judged here.
+//!
 //! It cannot raise a false alarm on a kernel whose waits the PTX rules demand, because observation is the only
 //! way a thread can know that an operation is done. It can miss: a wait by one thread whose knowledge never
 //! reached the accessing thread (happens-before is needed for that); `cp.async` of fewer than 16 bytes; all but
@@ -14,6 +17,12 @@ use crate::fault::{Code, Fault};
 use crate::tma::tile::Chunk;
 
 impl Machine<'_> {
+    /// Whether the leases that the happens-before check knows better are looked at here.
+    #[inline]
+    fn leases_shared(&self) -> bool {
+        self.opts.checks.lease && !self.opts.checks.race
+    }
+
     /// A generic access to `n` bytes at shared offset `off`.
     #[inline]
     pub(super) fn lease_shared(
@@ -25,7 +34,7 @@ impl Machine<'_> {
         n: usize,
         write: bool,
     ) -> Res<()> {
-        if !self.opts.checks.lease {
+        if !self.leases_shared() {
             return Ok(());
         }
         for g in off / 16..(off + n).div_ceil(16) {
@@ -105,7 +114,7 @@ impl Machine<'_> {
                 self.not_a_barrier(c, w, pc, k.smem, u32::from(k.len))?;
             }
         }
-        if !self.opts.checks.lease {
+        if !self.leases_shared() {
             return Ok(());
         }
         for k in chunks {
@@ -153,7 +162,7 @@ impl Machine<'_> {
                 continue;
             }
             last = g;
-            if self.opts.checks.lease {
+            if self.leases_shared() {
                 self.granule(c, w, pc, g, false, false)?;
                 self.proxy_read(c, w, pc, g)?;
                 c.shared.mma_read[g] = seq;
@@ -183,7 +192,7 @@ impl Machine<'_> {
                     continue;
                 }
                 last = g;
-                if self.opts.checks.lease {
+                if self.leases_shared() {
                     self.granule(c, w, pc, g, false, false)?;
                     self.proxy_read(c, w, pc, g)?;
                     c.shared.wgmma_reads(warps)[g * warps + w] = seq;
@@ -226,7 +235,7 @@ impl Machine<'_> {
         windows: u32,
         write: bool,
     ) -> Res<()> {
-        if !self.opts.checks.lease {
+        if !self.leases_shared() {
             return Ok(());
         }
         for x in col..col + cols {

@@ -14,6 +14,8 @@ pub struct MmaOp {
     pub seq: u32,
     /// Decoded instruction descriptor.
     pub desc: crate::isa::idesc::InstrDesc,
+    /// Where the accumulator lies.
+    pub layout: crate::isa::tcgen05_layout::DLayout,
     /// Kind.
     pub kind: super::inst::MmaKind,
     /// Accumulator: lane, column.
@@ -24,10 +26,25 @@ pub struct MmaOp {
     pub b: Rc<[u32]>,
     /// Accumulate.
     pub enable: bool,
-    /// Lanes not written.
-    pub mask: u128,
+    /// Lanes not written, in the even and the odd CTA of a pair (or in the only one).
+    pub mask: [u128; 2],
     /// D is scaled by 2^-this first.
     pub scale_d: u32,
+    /// Block scales.
+    pub scale: Option<ScaleOp>,
+}
+
+/// Block scales of a matrix instruction.
+#[derive(Clone, Debug)]
+pub struct ScaleOp {
+    /// Column of A's factors.
+    pub a: u32,
+    /// Column of B's factors.
+    pub b: u32,
+    /// Factors of a row.
+    pub factors: u32,
+    /// What the instruction descriptor says of them.
+    pub scales: crate::isa::idesc_scaled::Scales,
 }
 
 /// Resolved wgmma of one warp.
@@ -52,6 +69,19 @@ pub enum MmaSource {
     Tmem(u32, u32),
 }
 
+/// One lane's share of an `st.async` or `red.async`.
+#[derive(Clone)]
+pub struct RemoteStore {
+    /// Window address.
+    pub addr: u32,
+    /// Bytes.
+    pub len: u8,
+    /// Value.
+    pub data: [u8; 32],
+    /// Undefined bytes.
+    pub undef: u32,
+}
+
 /// What lands.
 #[derive(Clone)]
 pub enum Kind {
@@ -63,10 +93,43 @@ pub enum Kind {
         fill: [u8; 16],
         /// Element type (for rounding on the way).
         elem: Option<ElemType>,
-        /// Barrier.
-        mbar: u32,
+        /// Barrier: rank of its CTA, address.
+        mbar: (u32, u32),
         /// Bytes it completes.
         bytes: u32,
+    },
+    /// Linear copy from another CTA's shared memory.
+    Between {
+        /// Rank of the source's CTA, the operation in its books, address.
+        from: (u32, OpId, u32),
+        /// Destination.
+        dst: u32,
+        /// Bytes.
+        size: u32,
+        /// Barrier, of the destination's CTA.
+        mbar: u32,
+        /// Reduction.
+        reduce: Option<(ReduceOp, NumType)>,
+    },
+    /// `st.async` or `red.async`.
+    Remote {
+        /// What the lanes store.
+        stores: Vec<RemoteStore>,
+        /// Reduction.
+        reduce: Option<(super::inst::AtomOp, super::inst::AtomTy)>,
+        /// Barrier.
+        mbar: u32,
+        /// Bytes in all.
+        bytes: u32,
+    },
+    /// Response of clusterlaunchcontrol.try_cancel.
+    Response {
+        /// Where it goes.
+        dst: u32,
+        /// Barrier.
+        mbar: u32,
+        /// What it says.
+        data: [u8; 16],
     },
     /// Tensor or linear store from shared memory.
     Store {
@@ -106,8 +169,10 @@ pub enum Kind {
     },
     /// Commit: arrival when all matrix operations up to a sequence number are done.
     Commit {
-        /// Barrier.
+        /// Barrier, in each of the CTAs.
         mbar: u32,
+        /// Ranks of the CTAs in which it arrives.
+        to: Vec<u32>,
         /// Last covered sequence number.
         seq: u32,
     },
@@ -130,7 +195,7 @@ pub enum Kind {
 pub struct Pending {
     /// Number.
     pub id: OpId,
-    /// Issuing warp.
+    /// Issuing warp; of another CTA where [`super::cluster::abroad`] says so.
     pub warp: u32,
     /// Issuing instruction.
     pub pc: u32,
@@ -151,6 +216,13 @@ impl Pending {
 
     /// Copies by the tensor memory accelerator or `cp.async`.
     pub fn is_copy(&self) -> bool {
-        matches!(self.kind, Kind::Load { .. } | Kind::Store { .. } | Kind::CpAsync { .. })
+        matches!(
+            self.kind,
+            Kind::Load { .. }
+                | Kind::Store { .. }
+                | Kind::CpAsync { .. }
+                | Kind::Between { .. }
+                | Kind::Remote { .. }
+        )
     }
 }

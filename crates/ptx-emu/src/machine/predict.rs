@@ -2,11 +2,12 @@
 //!
 //! Effects land at issue, as under `eager`; beside them every warp carries a clock, and every barrier the time at
 //! which its phase completed. A waiting warp's clock jumps to that time. Three units have a cost and are shared: the
-//! matrix pipe (one a CTA, in issue order), the multi-function unit (one for each quarter of the warps: warp index
-//! modulo 4), and, where asked for, the issue slot of that quarter. The warp with the earliest clock runs next.
+//! matrix pipe (one a CTA for `tcgen05.mma`, one for each quarter of the warps for `wgmma`, in issue order), the
+//! multi-function unit (one for each quarter of the warps: warp index modulo 4), and, where asked for, the issue slot of
+//! that quarter. The warp with the earliest clock runs next.
 //!
-//! It is a model, not a measurement: memory latency, bank conflicts, register dependencies and clock limits are not
-//! in it. What it can show is whether the protocol itself leaves the matrix pipe or the multi-function unit idle.
+//! It is a model, not a measurement: memory latency, bank conflicts, register dependencies, clock limits and the short
+//! queue in front of Hopper's matrix pipe are not in it. What it can show is whether the protocol itself leaves the matrix pipe or the multi-function unit idle.
 
 use super::cta::Cta;
 use super::inst::OpClass;
@@ -36,6 +37,12 @@ pub fn mma_cycles(n: u32) -> u64 {
     u64::from(n) / 2
 }
 
+/// Cycles of one warp's share of a wgmma: 16 rows on its quarter of the SM, which does 1024 multiply-adds-as-two
+/// operations a cycle on 16-bit elements.
+pub fn wgmma_cycles(n: u32) -> u64 {
+    u64::from(n) / 2
+}
+
 /// What a timed run predicts, for the CTA that took longest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Prediction {
@@ -56,6 +63,32 @@ impl Prediction {
     }
 }
 
+/// A matrix pipe, which runs instructions one by one.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Pipe {
+    /// When it is free again.
+    pub free: u64,
+    busy: u64,
+    first: Option<u64>,
+}
+
+impl Pipe {
+    /// An instruction of `cycles` that may start at `ready`; from when to when it runs.
+    fn run(&mut self, ready: u64, cycles: u64) -> (u64, u64) {
+        let start = self.free.max(ready);
+        self.free = start + cycles;
+        self.busy += cycles;
+        self.first.get_or_insert(start);
+        (start, self.free)
+    }
+
+    /// Time between its first and last instruction in which it had nothing to do.
+    fn idle_inside(&self) -> u64 {
+        let inside = self.first.map_or(0, |first| self.free - first);
+        inside - self.busy.min(inside)
+    }
+}
+
 /// Clocks of one CTA.
 #[derive(Default)]
 pub(super) struct Clocks {
@@ -64,17 +97,24 @@ pub(super) struct Clocks {
     mufu_free: [u64; 4],
     mufu_busy: [u64; 4],
     issue_free: [u64; 4],
-    /// When the matrix pipe is free again.
-    pub pipe_free: u64,
-    pipe_busy: u64,
-    pipe_first: Option<u64>,
+    /// The pipe of `tcgen05.mma`.
+    pub pipe: Pipe,
+    /// The pipes of `wgmma`.
+    quarters: [Pipe; 4],
+    /// Per warp: when each of its wgmmas ends.
+    wgmma_ends: Vec<Vec<u64>>,
     /// Since when each warp has been running without a wait.
     run_since: Vec<u64>,
 }
 
 impl Clocks {
     pub fn new(warps: usize) -> Clocks {
-        Clocks { warp: vec![0; warps], run_since: vec![0; warps], ..Clocks::default() }
+        Clocks {
+            warp: vec![0; warps],
+            run_since: vec![0; warps],
+            wgmma_ends: vec![Vec::new(); warps],
+            ..Clocks::default()
+        }
     }
 
     /// An instruction of warp `w` was executed.
@@ -97,11 +137,19 @@ impl Clocks {
 
     /// A matrix instruction of `cycles` issued by warp `w`; returns when it runs.
     pub fn matrix(&mut self, w: usize, cycles: u64) -> (u64, u64) {
-        let start = self.pipe_free.max(self.warp[w]);
-        self.pipe_free = start + cycles;
-        self.pipe_busy += cycles;
-        self.pipe_first.get_or_insert(start);
-        (start, self.pipe_free)
+        self.pipe.run(self.warp[w], cycles)
+    }
+
+    /// Warp `w`'s share of a wgmma; returns when it runs.
+    pub fn wgmma(&mut self, w: usize, cycles: u64) -> (u64, u64) {
+        let times = self.quarters[w % 4].run(self.warp[w], cycles);
+        self.wgmma_ends[w].push(times.1);
+        times
+    }
+
+    /// When warp `w`'s wgmma number `seq` (from 1) ends.
+    pub fn wgmma_end(&self, w: usize, seq: u32) -> u64 {
+        self.wgmma_ends[w].get((seq as usize).wrapping_sub(1)).copied().unwrap_or(0)
     }
 
     /// Warp `w` waited until `time`.
@@ -131,13 +179,13 @@ impl Clocks {
     }
 
     pub fn prediction(&self) -> Prediction {
-        let last = self.warp.iter().copied().max().unwrap_or(0).max(self.pipe_free);
-        let inside = self.pipe_first.map_or(0, |f| self.pipe_free - f);
+        let pipes = self.quarters.iter().chain([&self.pipe]);
+        let busiest = pipes.max_by_key(|pipe| pipe.busy).copied().unwrap_or_default();
         Prediction {
-            cycles: last,
-            mma: self.pipe_busy,
+            cycles: self.warp.iter().copied().max().unwrap_or(0).max(busiest.free),
+            mma: busiest.busy,
             mufu: self.mufu_busy.into_iter().max().unwrap_or(0),
-            mma_idle_inside: inside - self.pipe_busy.min(inside),
+            mma_idle_inside: busiest.idle_inside(),
         }
     }
 }
@@ -145,6 +193,6 @@ impl Clocks {
 impl Cta {
     /// Clock of a warp (0 when the run is not timed).
     pub(super) fn now(&self, w: usize) -> u64 {
-        self.clocks.as_ref().map_or(0, |c| c.warp[w])
+        self.clocks.as_ref().map_or(0, |c| c.warp[super::cluster::home(w as u32).1 as usize])
     }
 }

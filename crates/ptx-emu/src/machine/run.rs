@@ -1,5 +1,6 @@
 //! Runs a launch: resident CTAs in deterministic round robin until the grid is done or something is wrong.
 
+use super::cluster::{Ctas, home};
 use super::cta::{Cta, Origin};
 use super::decode::Program;
 use super::global::GlobalMemory;
@@ -48,6 +49,13 @@ pub(super) struct Machine<'a> {
     pub addr_cache: HashMap<(u64, u32), Rc<[u32]>>,
     pub bufs: super::exec_mma::Buffers,
     pub prediction: Option<Prediction>,
+    /// CTAs of the cluster that runs, by rank; the running one's place is empty.
+    pub peers: super::cluster::Ctas,
+    /// Number of the next cluster to start.
+    pub next_cluster: u64,
+    /// Clusters of the grid.
+    pub clusters: u64,
+    pub hb: super::hb::Hb,
 }
 
 /// Counter-based generator (splitmix64).
@@ -86,6 +94,10 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
             return report;
         }
     };
+    let mut opts = opts.clone();
+    // Happens-before does not follow edges between CTAs of a cluster yet; leases check those.
+    opts.checks.race &= !prog.pair && prog.cluster.dims == [1; 3];
+    let opts = &opts;
     let mut m = Machine {
         prog: &prog,
         launch,
@@ -105,6 +117,10 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
         addr_cache: HashMap::new(),
         bufs: super::exec_mma::Buffers::default(),
         prediction: None,
+        peers: vec![],
+        next_cluster: 0,
+        clusters: launch.grid.iter().zip(prog.cluster.dims).map(|(&g, d)| u64::from(g / d)).product(),
+        hb: super::hb::Hb::default(),
     };
     let end = m.grid().and_then(|()| m.check_outputs());
     report.verdict = match end {
@@ -142,42 +158,59 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
 
 impl Machine<'_> {
     fn grid(&mut self) -> Res<()> {
-        let [gx, gy, gz] = self.launch.grid.map(u64::from);
-        let total = gx * gy * gz;
         // The timed schedule has one CTA to an SM.
         let resident = if self.timed() { 1 } else { self.opts.resident.max(1) };
-        let mut next = 0u64;
-        let mut live: Vec<Cta> = Vec::new();
+        let mut live: Vec<Ctas> = Vec::new();
         loop {
-            while live.len() < resident && next < total {
-                let id = [(next % gx) as u32, (next / gx % gy) as u32, (next / gx / gy) as u32];
-                let mut cta = super::setup::new_cta(self.prog, self.launch, id);
-                if self.timed() {
-                    cta.clocks = Some(Box::new(super::predict::Clocks::new(cta.warps.len())));
-                }
-                live.push(cta);
-                next += 1;
+            while live.len() < resident && self.next_cluster < self.clusters {
+                live.push(self.new_cluster(self.next_cluster));
+                self.next_cluster += 1;
             }
             if live.is_empty() {
                 return Ok(());
             }
+            self.hb_sweep(&mut live);
             let mut moved = false;
-            for c in &mut live {
-                moved |= self.run_cta(c)?;
+            for k in &mut live {
+                moved |= self.run_cluster(k)?;
             }
             if !moved && !self.unstick(&mut live)? {
                 return Err(self.deadlock(&live));
             }
-            let mut i = 0;
-            while i < live.len() {
-                if live[i].done() {
-                    let mut c = live.remove(i);
-                    self.finish(&mut c)?;
-                } else {
-                    i += 1;
-                }
+            for k in &mut live {
+                self.end_ctas(k)?;
             }
+            live.retain(|k| k.iter().flatten().any(|c| !c.ended));
         }
+    }
+
+    /// Gives every CTA of a cluster some turns; false when none could issue.
+    fn run_cluster(&mut self, k: &mut Ctas) -> Res<bool> {
+        let mut moved = false;
+        std::mem::swap(&mut self.peers, k);
+        for i in 0..self.peers.len() {
+            // The other way round: what holds only while rank 0 is ahead shows.
+            let r = if self.opts.schedule == Schedule::LateLifo { self.peers.len() - 1 - i } else { i };
+            let Some(mut c) = self.peers[r].take() else { continue };
+            let m = self.run_cta(&mut c);
+            self.peers[r] = Some(c);
+            moved |= m?;
+        }
+        std::mem::swap(&mut self.peers, k);
+        Ok(moved)
+    }
+
+    /// Ends the CTAs of a cluster whose warps have all exited.
+    fn end_ctas(&mut self, k: &mut Ctas) -> Res<()> {
+        for r in 0..k.len() {
+            let Some(mut c) = k[r].take_if(|c| !c.ended && c.done()) else { continue };
+            std::mem::swap(&mut self.peers, k);
+            self.finish(&mut c)?;
+            c.ended = true;
+            self.peers[r] = Some(c);
+            std::mem::swap(&mut self.peers, k);
+        }
+        Ok(())
     }
 
     /// Lands what is left of a finished CTA and checks that it left nothing behind.
@@ -192,6 +225,7 @@ impl Machine<'_> {
             f.site = Some(site);
             return Err(Stop::Fault(Box::new(f)));
         }
+        self.nothing_under_way(c)?;
         while !c.pending.is_empty() {
             self.land_at(c, 0)?;
         }
@@ -263,12 +297,15 @@ impl Machine<'_> {
     }
 
     pub(super) fn role_of(&self, warp: u32) -> Option<String> {
+        let warp = home(warp).1;
         let r = self.launch.annotations.roles.iter();
         r.filter(|r| warp >= r.first_warp && warp < r.first_warp + r.warps).map(|r| r.name.clone()).next()
     }
 
     pub(super) fn site(&self, c: &Cta, o: Origin, lanes: u32, what: String) -> Site {
-        Site { cta: c.id, warp: o.warp, lanes, role: self.role_of(o.warp), pc: o.pc, step: o.step, what }
+        let (rank, warp) = home(o.warp);
+        let cta = rank.map_or(c.id, |r| self.cta_id(c, r));
+        Site { cta, warp, lanes, role: self.role_of(o.warp), pc: o.pc, step: o.step, what }
     }
 
     /// A fault at the instruction that `w` executes now.

@@ -5,6 +5,7 @@
 //! barrier does not count as able to issue. When nothing is in flight either, polls get their time limit, then
 //! lanes that wait to reconverge go on alone; when that changes nothing, it is a deadlock.
 
+use super::cluster::{Ctas, home};
 use super::cta::{Cta, MbarSlot, Split, State};
 use super::exec::SliceEnd;
 use super::inst::Inst;
@@ -86,13 +87,18 @@ impl Machine<'_> {
     }
 
     /// Nobody could issue: land one operation, else let polls time out, else let lanes part. False when stuck.
-    pub(super) fn unstick(&mut self, live: &mut [Cta]) -> Res<bool> {
-        for c in live.iter_mut() {
-            if !ready_ops(c).is_empty() {
-                self.land_late(c)?;
+    pub(super) fn unstick(&mut self, live: &mut [Ctas]) -> Res<bool> {
+        for k in live.iter_mut() {
+            for r in 0..k.len() {
+                let Some(mut c) = k[r].take_if(|c| !ready_ops(c).is_empty()) else { continue };
+                std::mem::swap(&mut self.peers, k);
+                self.land_late(&mut c)?;
+                self.peers[r] = Some(c);
+                std::mem::swap(&mut self.peers, k);
                 return Ok(true);
             }
         }
+        let mut live: Vec<&mut Cta> = live.iter_mut().flatten().flatten().map(|c| &mut **c).collect();
         if self.progress != self.timeout_progress {
             self.timeout_progress = self.progress;
             let mut any = false;
@@ -170,9 +176,9 @@ impl Machine<'_> {
     }
 
     /// Lists every blocked party.
-    pub(super) fn deadlock(&self, live: &[Cta]) -> Stop {
+    pub(super) fn deadlock(&self, live: &[Ctas]) -> Stop {
         let mut f = Fault::new(Code::Deadlock, "every warp waits and nothing is in flight");
-        for c in live {
+        for c in live.iter().flatten().flatten() {
             for (w, warp) in c.warps.iter().enumerate() {
                 for s in &warp.splits {
                     let who = match self.role_of(w as u32) {
@@ -185,11 +191,16 @@ impl Machine<'_> {
                             let name = super::names::barrier(&self.launch.annotations, c.dynamic_base, a);
                             match c.mbars.get(&a) {
                                 Some(m) => {
-                                    let last = m
-                                        .last_arrival
-                                        .map_or(String::from("nobody arrived yet"), |(lw, _, st)| {
-                                            format!("last arrival by warp {lw} at step {st}")
-                                        });
+                                    let last = m.last_arrival.map_or(
+                                        String::from("nobody arrived yet"),
+                                        |(lw, _, st)| {
+                                            let (rank, lw) = home(lw);
+                                            let of = rank.map_or(String::new(), |r| {
+                                                format!(" of CTA {:?}", self.cta_id(c, r))
+                                            });
+                                            format!("last arrival by warp {lw}{of} at step {st}")
+                                        },
+                                    );
                                     let brings = self.arrivers(&name);
                                     let behind = overtaken(m, w as u32);
                                     format!("waits for {name}: {}; {last}{brings}{behind}", m.bar.state())
@@ -207,8 +218,17 @@ impl Machine<'_> {
                         State::Sync(m) => format!("waits at {} for lanes {m:#010x}", self.opcode(s.pc)),
                         State::Group | State::CpGroup => "waits for a copy group".into(),
                         State::Wgmma => "waits for a wgmma group".into(),
+                        State::Alloc if c.pair_wants.is_some() => {
+                            "waits for free tensor memory in both CTAs of its pair, and for the other to allocate too"
+                                .into()
+                        }
                         State::Alloc => "waits for free tensor memory".into(),
-                        State::Cluster => "waits at the cluster barrier".into(),
+                        State::Cluster => {
+                            let (here, all) = self.cluster_count(live, c);
+                            format!(
+                                "waits at the cluster barrier: {here} of {all} threads of the cluster arrived"
+                            )
+                        }
                         State::Reconverge => "waits for its warp's other lanes".into(),
                         State::Ready => "is ready".into(),
                     };

@@ -4,6 +4,7 @@
 use super::cta::{Cta, NamedBar, Warp};
 use super::decode::{self, Layout, Program};
 use super::global::{GlobalMemory, Initial};
+use super::hb::CtaHb;
 use super::shared::{SharedMemory, WINDOW_BASE};
 use super::tmem::Tmem;
 use crate::fault::{Code, Fault};
@@ -42,10 +43,7 @@ pub(super) fn prepare(launch: &Launch<'_>, gmem: &mut GlobalMemory) -> Result<Pr
             "launch with the block size that the kernel was compiled for",
         ));
     }
-    if launch.cluster.iter().any(|&c| c > 1) || f.reqnctapercluster.is_some_and(|c| c.iter().any(|&c| c > 1))
-    {
-        return Err(cannot("clusters of more than one CTA (planned)", f.line));
-    }
+    let cluster = super::cluster::dims(launch, f).map_err(|(text, help)| launch_fault(text, help))?;
     let need = f.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0) as usize;
     if launch.params.len() < need {
         return Err(launch_fault(
@@ -63,7 +61,7 @@ pub(super) fn prepare(launch: &Launch<'_>, gmem: &mut GlobalMemory) -> Result<Pr
             "at most 227 KiB a CTA",
         ));
     }
-    decode::decode(m, f, layout).map_err(|e| Verdict::Unsupported {
+    decode::decode(m, f, layout).map(|p| Program { cluster, ..p }).map_err(|e| Verdict::Unsupported {
         what: e.what.0.clone(),
         opcode: e.opcode.clone(),
         line: e.span.line,
@@ -154,7 +152,8 @@ fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Ve
 }
 
 /// A CTA at its first instruction.
-pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta {
+pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3], race: bool) -> Cta {
+    let rank = super::cluster::rank(id, prog.cluster.dims);
     let threads = launch.block.iter().product::<u32>();
     let n = threads.div_ceil(32);
     let mut warps = Vec::with_capacity(n as usize);
@@ -165,9 +164,22 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
         specials(prog, launch, id, w, &mut warp);
         warps.push(warp);
     }
+    let linear = id[0] + launch.grid[0] * (id[1] + launch.grid[1] * id[2]);
+    let lanes: Vec<u32> = warps.iter().map(|w| w.lanes).collect();
+    let bytes = prog.layout.static_smem + launch.dynamic_smem;
     Cta {
         id,
-        shared: SharedMemory::new(prog.layout.static_smem + launch.dynamic_smem),
+        rank,
+        rank_bits: u64::from(rank) << 24,
+        ended: false,
+        nothing_left: false,
+        pair_wants: None,
+        pair_got: None,
+        lent: vec![],
+        reductions: Default::default(),
+        outbox: vec![],
+        hb: CtaHb::new(race, prog.bulk_loads, linear, &lanes, bytes),
+        shared: SharedMemory::new(bytes),
         tmem: Tmem::default(),
         warps,
         bars: [NamedBar::default(); 16],
@@ -177,6 +189,7 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
         released: vec![],
         origins: vec![],
         mma_origins: vec![],
+        pair_seqs: vec![],
         mma_last: HashMap::new(),
         mma_released: 0,
         bulk: HashMap::new(),
@@ -192,6 +205,8 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3]) -> Cta 
 fn specials(prog: &Program, launch: &Launch<'_>, id: [u32; 3], w: u32, warp: &mut Warp) {
     let b = launch.block;
     let linear = |l: u32| 32 * w + l;
+    let (dims, rank) = (prog.cluster.dims, super::cluster::rank(id, prog.cluster.dims));
+    let per_axis = |f: fn(u32, u32) -> u32, v: [u32; 3]| std::array::from_fn(|i| f(v[i], dims[i]));
     let value = |name: &str, l: u32| -> u64 {
         let t = linear(l);
         let axis = |v: [u32; 3]| match name.rsplit('.').next() {
@@ -203,10 +218,14 @@ fn specials(prog: &Program, launch: &Launch<'_>, id: [u32; 3], w: u32, warp: &mu
         let v = match name.split('.').next().unwrap_or(name) {
             "%tid" => axis([t % b[0], t / b[0] % b[1], t / b[0] / b[1]]),
             "%ntid" => axis(b),
-            "%ctaid" | "%clusterid" => axis(id),
-            "%nctaid" | "%nclusterid" => axis(launch.grid),
-            "%cluster_nctaid" => 1,
-            "%cluster_nctarank" => 1,
+            "%ctaid" => axis(id),
+            "%nctaid" => axis(launch.grid),
+            "%clusterid" => axis(per_axis(|v, d| v / d, id)),
+            "%nclusterid" => axis(per_axis(|v, d| v / d, launch.grid)),
+            "%cluster_ctaid" => axis(per_axis(|v, d| v % d, id)),
+            "%cluster_nctaid" => axis(dims),
+            "%cluster_ctarank" => rank,
+            "%cluster_nctarank" => dims.iter().product(),
             "%laneid" => l,
             "%warpid" => w,
             "%nwarpid" => (b[0] * b[1] * b[2]).div_ceil(32),
@@ -218,14 +237,22 @@ fn specials(prog: &Program, launch: &Launch<'_>, id: [u32; 3], w: u32, warp: &mu
             "%lanemask_ge" => !((1u32 << l) - 1),
             "%dynamic_smem_size" => launch.dynamic_smem,
             "%total_smem_size" => prog.layout.static_smem + launch.dynamic_smem,
-            // %cluster_ctaid, %cluster_ctarank, %smid, %gridid and whatever else reads 0 on this machine.
-            _ => 0,
+            // %smid, %gridid and whatever else reads 0 on this machine.
+            _ => match name.strip_prefix(decode::OWN_SHARED) {
+                Some(offset) => offset.parse().unwrap_or(0) | rank << 24,
+                None => 0,
+            },
         };
         u64::from(v)
     };
     for (name, &slot) in &prog.slots.special32 {
         warp.regs.r32[slot as usize] = V32(std::array::from_fn(|l| value(name, l as u32) as u32));
         warp.regs.u32[slot as usize] = 0;
+    }
+    for (name, &slot) in &prog.slots.specialp {
+        let set = &**name == "%is_explicit_cluster" && prog.cluster.explicit;
+        warp.regs.p[slot as usize] = if set { !0 } else { 0 };
+        warp.regs.up[slot as usize] = 0;
     }
     for (name, &slot) in &prog.slots.special64 {
         warp.regs.r64[slot as usize] = V64(std::array::from_fn(|l| value(name, l as u32)));

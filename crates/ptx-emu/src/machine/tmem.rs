@@ -49,8 +49,28 @@ impl Default for Tmem {
 impl Tmem {
     /// First-fit allocation at a multiple of its size.
     pub fn alloc(&mut self, cols: u32) -> Option<u32> {
+        let base = self.room(cols as usize, |_| true)?;
+        Some(self.take(base, cols))
+    }
+
+    /// The same in two CTAs at once, at the same columns.
+    pub fn alloc_both(&mut self, other: &mut Tmem, cols: u32) -> Option<u32> {
         let n = cols as usize;
-        let base = (0..TMEM_COLS).step_by(n).find(|&b| self.owner[b..b + n].iter().all(|&o| o == 0))?;
+        let base = self.room(n, |b| other.is_free(b, n))?;
+        other.take(base, cols);
+        Some(self.take(base, cols))
+    }
+
+    fn is_free(&self, base: usize, n: usize) -> bool {
+        self.owner[base..base + n].iter().all(|&o| o == 0)
+    }
+
+    fn room(&self, n: usize, also: impl Fn(usize) -> bool) -> Option<usize> {
+        (0..TMEM_COLS).step_by(n).find(|&b| self.is_free(b, n) && also(b))
+    }
+
+    fn take(&mut self, base: usize, cols: u32) -> u32 {
+        let n = cols as usize;
         self.allocs.push(Some((base as u32, cols)));
         let id = self.allocs.len() as u16;
         self.owner[base..base + n].fill(id);
@@ -61,7 +81,7 @@ impl Tmem {
         self.last_cols = Some(cols);
         let live: u32 = self.allocs.iter().flatten().map(|a| a.1).sum();
         self.high_water = self.high_water.max(live);
-        Some(base as u32)
+        base as u32
     }
 
     /// Frees the allocation that begins at `col`; returns its size.

@@ -92,7 +92,7 @@ pub struct Loc {
 }
 
 /// A whole PTX file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Module {
     /// Name of the file, for messages.
     pub name: String,
@@ -182,7 +182,7 @@ pub struct Param {
 }
 
 /// A kernel (`.entry`) or device function (`.func`) with its body.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Function {
     /// Name as spelled.
     pub name: String,

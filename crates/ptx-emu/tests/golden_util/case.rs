@@ -113,8 +113,8 @@ fn stage() -> u32 {
 /// An inline expectation.
 pub struct Fault {
     pub code: Code,
-    /// Line of the fault's site; `None`: the fault has no site.
-    pub line: Option<u32>,
+    /// Lines of the fault's site, any of which will do; empty: the fault has no site.
+    pub lines: Vec<u32>,
 }
 
 /// One revision of a file.
@@ -184,7 +184,7 @@ pub fn revisions(file: &str, text: &str) -> Res<Vec<Revision>> {
 
 fn one_revision(file: &str, text: &str, name: &str) -> Res<Revision> {
     let (mut ptx, mut toml) = (String::new(), String::new());
-    let (mut fault, mut notes) = (None, Vec::new());
+    let (mut fault, mut notes): (Option<Fault>, _) = (None, Vec::new());
     for (i, line) in text.lines().enumerate() {
         let here = name.is_empty() || mark(line).is_none_or(|m| m == name);
         let code = line.split("//").next().unwrap_or("").trim();
@@ -198,9 +198,12 @@ fn one_revision(file: &str, text: &str, name: &str) -> Res<Revision> {
             match what.trim().split_once(' ') {
                 Some(("FAULT", c)) if who == name => {
                     let c = Code::parse(c).ok_or_else(|| format!("line {}: no fault code `{c}`", i + 1))?;
-                    let line = (!code.is_empty()).then_some(i as u32 + 1);
-                    if fault.replace(Fault { code: c, line }).is_some() {
-                        return Err(format!("line {}: a second FAULT", i + 1));
+                    let f = fault.get_or_insert(Fault { code: c, lines: vec![] });
+                    if f.code != c {
+                        return Err(format!("line {}: a second FAULT with another code", i + 1));
+                    }
+                    if !code.is_empty() {
+                        f.lines.push(i as u32 + 1);
                     }
                 }
                 Some(("NOTE", t)) if who == name => notes.push(t.to_string()),

@@ -19,6 +19,7 @@
 mod fast;
 mod format;
 mod fused;
+pub mod scaled;
 mod vector;
 
 pub use fast::Scratch;
