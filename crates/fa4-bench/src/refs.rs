@@ -20,7 +20,7 @@ use crate::cli::RefsArgs;
 use crate::env::Settings;
 use crate::error::BenchError;
 use crate::record::Status;
-use crate::runner::{Contestant, Failure, Job, Lap, Mode};
+use crate::runner::{Contestant, Entrant, Failure, Job, Lap, Mode};
 use crate::worker::workspace;
 
 /// Not asked unless named: it writes S and P to memory, is tens of times slower and needs gigabytes.
@@ -74,7 +74,7 @@ impl RefField {
     }
 
     /// Every reference, ready for `job` or with the reason why not.
-    pub fn ready<'a>(&mut self, job: &Job<'_>) -> Vec<(String, Result<Box<dyn Contestant + 'a>, Failure>)> {
+    pub fn ready<'a>(&mut self, job: &Job<'_>) -> Vec<Entrant<'a>> {
         if self.names.is_empty() {
             return Vec::new();
         }

@@ -87,12 +87,15 @@ pub struct Job<'a> {
     pub limit: Duration,
 }
 
+/// A reference by name: ready, or why not.
+pub type Entrant<'a> = (String, Result<Box<dyn Contestant + 'a>, Failure>);
+
 /// Those who take part in a row.
 pub struct Field<'a> {
     /// Our kernels that serve it, the routed one first.
     pub ours: Vec<Box<dyn Contestant + 'a>>,
-    /// The references, each with its name: ready, or why not.
-    pub references: Vec<(String, Result<Box<dyn Contestant + 'a>, Failure>)>,
+    /// The references.
+    pub references: Vec<Entrant<'a>>,
 }
 
 /// What a GPU is called and what it is like.

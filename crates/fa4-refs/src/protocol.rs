@@ -27,6 +27,8 @@ pub struct Request {
 }
 
 /// What a child can be asked.
+// One exists at a time, for as long as it takes to send it.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Op {

@@ -12,7 +12,8 @@ use crate::record::RunRow;
 /// # Errors
 /// Folders of different versions, settings or plans; a row in two of them.
 pub fn merge(folders: &[PathBuf], out: &Path) -> Result<usize, BenchError> {
-    let (mut joined, mut rows): (Option<(Env, String)>, Vec<(RunRow, &Path)>) = (None, Vec::new());
+    let mut joined: Option<(Env, String)> = None;
+    let mut rows: Vec<(RunRow, &Path)> = Vec::new();
     for path in folders {
         let env = folder::env(path)?;
         let file = path.join(CASES);
