@@ -1,9 +1,8 @@
 """Compiles kernels.py to PTX. Needs `pip install triton==3.9.0`; needs neither a GPU nor torch.
 
-    python3 compile.py OUTDIR [--arch 100|90] [--only REGEX] [--later]
+    python3 compile.py OUTDIR [--arch 100|90] [--only REGEX]
 
 Writes OUTDIR/NAME.ptx exactly as Triton emitted it, and OUTDIR/NAME.json with what a launcher has to know.
-`--later` adds the kernels that the emulator does not run yet (mxfp8).
 """
 
 import argparse
@@ -28,7 +27,7 @@ def desc(rows, cols, dtype="bf16"):
 
 
 def cases(kernels, arch):
-    """Yields (name, function, signature, constexprs, options, later)."""
+    """Yields (name, function, signature, constexprs, options)."""
     blackwell = arch == 100
     warps = 4 if blackwell else 8
     sizes = dict(M="i32", N="i32", K="i32")
@@ -40,14 +39,14 @@ def cases(kernels, arch):
     # Triton specialises warps on Blackwell only.
     for ws in (False, True) if blackwell else (False,):
         w = "_ws" if ws else ""
-        yield f"matmul_tma{w}", kernels.matmul_tma, maps | sizes, tile | dict(WS=ws), pipelined, False
+        yield f"matmul_tma{w}", kernels.matmul_tma, maps | sizes, tile | dict(WS=ws), pipelined
         yield (
             f"matmul_device_maps{w}", kernels.matmul_device_maps, pointers | sizes, tile | dict(WS=ws),
-            pipelined, False,
+            pipelined,
         )
         yield (
             f"matmul_persistent{w}", kernels.matmul_persistent, maps | sizes,
-            dict(PROGRAMS=4, WS=ws, FLAT=blackwell) | tile, pipelined, False,
+            dict(PROGRAMS=4, WS=ws, FLAT=blackwell) | tile, pipelined,
         )
         for d in (64, 128):
             for causal in (False, True):
@@ -56,32 +55,32 @@ def cases(kernels, arch):
                     f"attn_fwd_d{d}{'_causal' if causal else ''}{w}", kernels.attn_fwd,
                     dict(sm_scale="fp32", lse_ptr="*fp32", q_desc=q, k_desc=kv, v_desc=kv, o_desc=q, S="i32"),
                     dict(D=d, BM=128, BN=64, CAUSAL=causal, WS=ws),
-                    dict(num_warps=warps, num_stages=3 if d == 64 else 2), False,
+                    dict(num_warps=warps, num_stages=3 if d == 64 else 2),
                 )
-    yield "matmul_pointers", kernels.matmul_pointers, pointers | sizes, tile, pipelined, False
+    yield "matmul_pointers", kernels.matmul_pointers, pointers | sizes, tile, pipelined
     yield (
         "matmul_fp8", kernels.matmul_tma,
         dict(a_desc=desc(128, 128, "fp8e4nv"), b_desc=desc(128, 128, "fp8e4nv"), c_desc=desc(128, 128, "fp16")) | sizes,
-        dict(BM=128, BN=128, BK=128, WS=False), pipelined, False,
+        dict(BM=128, BN=128, BK=128, WS=False), pipelined,
     )
     yield (
         "matmul_tf32", kernels.matmul_tf32,
         dict(a_desc=desc(128, 32, "fp32"), b_desc=desc(128, 32, "fp32"), c_desc=desc(128, 128, "fp32")) | sizes,
-        dict(BM=128, BN=128, BK=32), dict(num_warps=warps, num_stages=2), False,
+        dict(BM=128, BN=128, BK=32), dict(num_warps=warps, num_stages=2),
     )
     yield (
         "softmax_rows", kernels.softmax_rows, dict(x_ptr="*fp32", y_ptr="*fp32", stride="i32", n="i32"),
-        dict(B=1024), dict(num_warps=4), False,
+        dict(B=1024), dict(num_warps=4),
     )
     yield (
         "matmul_two_ctas", kernels.matmul_tma,
         dict(a_desc=desc(256, 64), b_desc=desc(128, 64), c_desc=desc(256, 128)) | sizes,
-        dict(BM=256, BN=128, BK=64, WS=False), pipelined | dict(num_ctas=2), False,
+        dict(BM=256, BN=128, BK=64, WS=False), pipelined | dict(num_ctas=2),
     )
     if blackwell:
         yield (
             "matmul_clc", kernels.matmul_persistent, maps | sizes,
-            dict(PROGRAMS=4, WS=False, FLAT=False) | tile, pipelined | dict(clc=True), False,
+            dict(PROGRAMS=4, WS=False, FLAT=False) | tile, pipelined | dict(clc=True),
         )
         yield (
             "matmul_mxfp8", kernels.matmul_mxfp8,
@@ -89,7 +88,7 @@ def cases(kernels, arch):
                 a_desc=desc(128, 128, "fp8e4nv"), b_desc=desc(128, 128, "fp8e4nv"),
                 a_scale_ptr="*u8", b_scale_ptr="*u8", c_ptr="*fp32",
             ) | sizes,
-            dict(BM=128, BN=128, BK=128), dict(num_warps=4, num_stages=2), True,
+            dict(BM=128, BN=128, BK=128), dict(num_warps=4, num_stages=2),
         )
         yield (
             "gather_add", kernels.gather_add,
@@ -97,7 +96,7 @@ def cases(kernels, arch):
                 x_desc=desc(32, 64, "fp32"), table_desc=desc(1, 64, "fp32"), y_desc=desc(32, 64, "fp32"),
                 index_ptr="*i32",
             ),
-            dict(BM=32, BN=64), dict(num_warps=4), False,
+            dict(BM=32, BN=64), dict(num_warps=4),
         )
 
 
@@ -150,7 +149,6 @@ def main():
     args.add_argument("out", type=pathlib.Path)
     args.add_argument("--arch", type=int, choices=(100, 90), default=100)
     args.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX")
-    args.add_argument("--later", action="store_true", help="also kernels that the emulator does not run yet")
     args = args.parse_args()
 
     # A cache of its own, or Triton would hand back metadata of an earlier version.
@@ -165,8 +163,8 @@ def main():
         import kernels
 
         args.out.mkdir(parents=True, exist_ok=True)
-        for name, fn, signature, constants, options, later in cases(kernels, args.arch):
-            if (later and not args.later) or not args.only.search(name):
+        for name, fn, signature, constants, options in cases(kernels, args.arch):
+            if not args.only.search(name):
                 continue
             size, meta = compile_one(triton, args.arch, args.out, name, fn, signature, constants, options)
             print(

@@ -29,7 +29,8 @@ fn opcodes_of(text: &str, name: &str) -> BTreeMap<String, Opcode> {
 
 /// Opcodes of every `.ptx` below a folder.
 fn opcodes_below(folder: &str) -> BTreeSet<String> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(root().join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(root().join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|e| e == "ptx"));
     assert!(!files.is_empty(), "{folder}");
     files.iter().flat_map(|path| opcodes_of(&read(path), &path.to_string_lossy()).into_keys()).collect()
@@ -52,7 +53,8 @@ impl Evidence {
         }
         let mut foreign: BTreeSet<String> =
             ["foreign/triton/sm_100a", "foreign/triton/sm_90a"].into_iter().flat_map(opcodes_below).collect();
-        let fa4: serde_json::Value = serde_json::from_str(&read(&root().join("foreign/fa4/evidence.json"))).unwrap();
+        let fa4: serde_json::Value =
+            serde_json::from_str(&read(&root().join("foreign/fa4/evidence.json"))).unwrap();
         let proven = fa4["opcodes"].as_array().expect("evidence.json lists opcodes");
         foreign.extend(proven.iter().map(|opcode| opcode.as_str().unwrap().to_string()));
         Self { silicon, foreign }
@@ -73,6 +75,7 @@ impl Evidence {
 fn families() -> Vec<(&'static str, Vec<String>)> {
     let known = opcodes_of(FIELD, "field.ptx");
     let mut families: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut seen = BTreeSet::new();
     for line in FIELD.lines() {
         if let Some(title) = line.trim().strip_prefix("// ## ") {
             families.push((title, Vec::new()));
@@ -80,7 +83,7 @@ fn families() -> Vec<(&'static str, Vec<String>)> {
         }
         let Some((_, opcodes)) = families.last_mut() else { continue };
         for word in line.split(|c: char| c.is_whitespace() || c == ';') {
-            if known.contains_key(word) && !opcodes.iter().any(|o| o == word) {
+            if known.contains_key(word) && seen.insert(word) {
                 opcodes.push(word.to_string());
             }
         }
@@ -118,7 +121,8 @@ fn document() -> String {
     for opcode in refused {
         let why = known[*opcode].unsupported.as_deref().unwrap_or_default();
         let why = why.strip_prefix(&format!("opcode `{opcode}`")).unwrap_or(why).trim();
-        let _ = writeln!(text, "- `{opcode}`{}", if why.is_empty() { String::new() } else { format!(": {why}") });
+        let _ =
+            writeln!(text, "- `{opcode}`{}", if why.is_empty() { String::new() } else { format!(": {why}") });
     }
     for (title, opcodes) in &families {
         let _ = write!(text, "\n## {title}\n\n| opcode | runs | evidence |\n|---|---|---|\n");

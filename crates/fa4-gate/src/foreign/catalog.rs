@@ -34,6 +34,7 @@ const COMMITTED: &[(&str, &str, &str)] = committed![
     "matmul_tf32",
     "matmul_two_ctas",
     "matmul_clc",
+    "matmul_mxfp8",
     "gather_add",
     "attn_fwd_d64",
     "attn_fwd_d64_causal",
@@ -227,12 +228,13 @@ pub fn cases(kernel: &Kernel) -> Vec<Case> {
         |sizes: [(usize, usize, usize); 3]| sizes.map(|(m, n, k)| Problem::Matmul { m, n, k }).to_vec();
     let (input, output) = match name {
         "matmul_fp8" => (Format::E4m3, Format::F16),
+        "matmul_mxfp8" => (Format::E4m3, Format::F32),
         "matmul_tf32" | "softmax_rows" | "gather_add" => (Format::F32, Format::F32),
         _ => (Format::Bf16, Format::Bf16),
     };
     let walk = match constant("PROGRAMS") {
         Some(programs) => TileWalk::Persistent(programs as u32),
-        None if name == "matmul_tf32" => TileWalk::TwoDimensional,
+        None if matches!(name, "matmul_tf32" | "matmul_mxfp8") => TileWalk::TwoDimensional,
         None => TileWalk::Linear,
     };
     let problems = match name {
@@ -243,6 +245,8 @@ pub fn cases(kernel: &Kernel) -> Vec<Case> {
             [(64, 100), (32, 3), (40, 512)].map(|(rows, table)| Problem::GatherAdd { rows, table }).to_vec()
         }
         "matmul_fp8" => matmul([(256, 256, 384), (200, 144, 144), (128, 128, 1024)]),
+        // The kernel masks nothing: whole tiles only.
+        "matmul_mxfp8" => matmul([(256, 256, 256), (128, 256, 128), (128, 128, 1024)]),
         "matmul_tf32" => matmul([(256, 256, 96), (200, 144, 80), (128, 128, 256)]),
         // Nine tiles for four programs: some get two, one gets three.
         _ if matches!(walk, TileWalk::Persistent(_)) => {

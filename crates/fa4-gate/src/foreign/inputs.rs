@@ -131,7 +131,13 @@ pub fn setup(case: &Case) -> Setup {
 fn matmul(setup: &mut Setup, case: &Case, m: usize, n: usize, k: usize, random: &mut Random) {
     let mut a = setup.input("a_desc", case.input, m, k, random);
     let mut b = setup.input("b_desc", case.input, n, k, random);
+    let scaled = case.kernel == "matmul_mxfp8";
+    if scaled {
+        block_scales(setup, "a_scale_ptr", &mut a, m, k, random);
+        block_scales(setup, "b_scale_ptr", &mut b, n, k, random);
+    }
     let unit = match case.input {
+        Format::E4m3 if scaled => MatrixUnit::MXF8,
         Format::E4m3 => MatrixUnit::F8,
         Format::F32 => {
             // The tf32 unit ignores the low 13 bits.
@@ -156,6 +162,23 @@ fn matmul(setup: &mut Setup, case: &Case, m: usize, n: usize, k: usize, random: 
         TileWalk::TwoDimensional => [tiles_m, tiles_n, 1],
         TileWalk::Persistent(programs) => [programs, 1, 1],
     };
+}
+
+/// Binds one ue8m0 factor, 2^-6 to 2^6, for 32 elements of a row, and multiplies the elements by them.
+fn block_scales(
+    setup: &mut Setup,
+    name: &'static str,
+    values: &mut [f64],
+    rows: usize,
+    k: usize,
+    random: &mut Random,
+) {
+    const BLOCK: usize = 32;
+    let exponents: Vec<i32> = (0..rows * k / BLOCK).map(|_| (random.bits() % 13) as i32 - 6).collect();
+    values.chunks_mut(BLOCK).zip(&exponents).for_each(|(v, &e)| v.iter_mut().for_each(|x| *x *= exp2i(e)));
+    let data = exponents.iter().map(|e| (e + 127) as u8).collect();
+    // Bytes: the format only says how wide they are.
+    setup.bind(name, Buffer { name, format: Format::E4m3, rows, columns: k / BLOCK, data: Some(data) });
 }
 
 /// The kernel reads whole tiles of the index, so it is as long as they are; the rows beyond the last go nowhere.

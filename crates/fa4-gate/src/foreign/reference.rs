@@ -59,6 +59,8 @@ impl MatrixUnit {
     pub const F16: Self = Self { depth: 16, bits: 25, result_bits: 23 };
     /// f32 operands, low 13 bits ignored.
     pub const TF32: Self = Self { depth: 8, bits: 25, result_bits: 23 };
+    /// e4m3 operands with block scales; presumed to keep as much as f16.
+    pub const MXF8: Self = Self { depth: 32, bits: 25, result_bits: 23 };
     /// e4m3 and e5m2 operands.
     pub const F8: Self = Self { depth: 32, bits: 13, result_bits: 13 };
 

@@ -563,9 +563,7 @@ impl Cx<'_> {
             (AtomOp::Cas, None) => return unsupported("atom.cas with one operand"),
             _ => None,
         };
-        // Without qualifiers an atomic is relaxed at GPU scope.
-        let scope = scope(op).unwrap_or(Scope::Gpu);
-        let order = Order { scope, ..order(op).unwrap_or_default() };
+        let order = atom_order(op);
         let mut one = One::new(Inst::Atom { op: kind, ty, place, addr, d, b, c, order }, OpClass::Memory);
         one.srcs.extend([(class, b)]);
         one.srcs.extend(c.map(|c| (class, c)));
@@ -780,6 +778,11 @@ fn order(op: &Opcode) -> Option<Order> {
         acquire: op.has("acquire") || op.has("acq_rel"),
         release: op.has("release") || op.has("acq_rel"),
     })
+}
+
+/// The same of an atomic: without qualifiers it is relaxed at GPU scope.
+pub(super) fn atom_order(op: &Opcode) -> Order {
+    Order { scope: scope(op).unwrap_or(Scope::Gpu), ..order(op).unwrap_or_default() }
 }
 
 /// The scope that an opcode names.

@@ -1,9 +1,10 @@
 //! Atomics wider than a register: vectors of elements, each an atomic of its own, and 128-bit exchanges.
 
 use super::cta::Cta;
-use super::decode::{Cx, One, addr_reg, reject};
+use super::decode::{Cx, One, addr_reg, atom_order, reject};
 use super::decode_async::arg;
 use super::exec::{Next, lanes};
+use super::hb::{Does, Order};
 use super::inst::{Addr, AtomOp, AtomTy, Inst, OpClass, Place, Reg};
 use super::run::{Machine, Res};
 use crate::fault::Code;
@@ -22,6 +23,8 @@ pub struct AtomVector {
     pub place: Place,
     /// Address of element 0.
     pub addr: Addr,
+    /// How it is ordered.
+    pub order: Order,
     /// Per element: old value (32-bit slot, or none), operand.
     pub elements: Box<[(Option<u32>, u32)]>,
 }
@@ -33,6 +36,8 @@ pub struct Atom128 {
     pub place: Place,
     /// Address.
     pub addr: Addr,
+    /// How it is ordered.
+    pub order: Order,
     /// Old value.
     pub d: u32,
     /// What is stored.
@@ -80,7 +85,7 @@ impl Cx<'_> {
         let srcs: Vec<Reg> = b.iter().map(|&r| (Class::R32, r)).chain(addr_reg(addr)).collect();
         let dsts: Vec<Reg> = d.iter().flatten().map(|&r| (Class::R32, r)).collect();
         let elements = d.into_iter().zip(b).collect();
-        let i = AtomVector { op: kind, ty, place, addr, elements };
+        let i = AtomVector { op: kind, ty, place, addr, order: atom_order(op), elements };
         Ok(One::new(Inst::AtomVector(Box::new(i)), OpClass::Memory).src(srcs).dst(dsts))
     }
 
@@ -113,7 +118,7 @@ impl Cx<'_> {
         let both = |r: u32| [(Class::R64, r), (Class::R64, r + 1)];
         let mut srcs: Vec<Reg> = both(new).into_iter().chain(addr_reg(addr)).collect();
         srcs.extend(expected.into_iter().flat_map(both));
-        let i = Atom128 { place, addr, d, new, expected };
+        let i = Atom128 { place, addr, order: atom_order(op), d, new, expected };
         Ok(One::new(Inst::Atom128(Box::new(i)), OpClass::Memory).src(srcs).dst(both(d)))
     }
 
@@ -137,22 +142,27 @@ impl Machine<'_> {
     ) -> Res<Next> {
         self.addr_defined(c, w, pc, m, i.addr)?;
         let n = i.ty.bytes();
+        let e = self.hb_begin(c, w, pc, m, i.place, Some(i.order));
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, i.addr, l);
             self.check_align(c, w, pc, l, addr, n * i.elements.len())?;
             for (j, &(d, b)) in i.elements.iter().enumerate() {
                 self.atomic_lane(c, w, pc, l, (i.op, i.ty, i.place, addr + (j * n) as u64), (d, b, None))?;
             }
+            let at = self.resolve(i.place, addr);
+            self.hb_touch(c, w, pc, e, 1 << l, at, n * i.elements.len(), Does::Write)?;
         }
         Ok(Next::Advance)
     }
 
     pub(super) fn atomic_128(&mut self, c: &mut Cta, w: usize, pc: u32, m: u32, i: &Atom128) -> Res<Next> {
         self.addr_defined(c, w, pc, m, i.addr)?;
+        let e = self.hb_begin(c, w, pc, m, i.place, Some(i.order));
         for l in lanes(m) {
             let addr = self.lane_addr(c, w, i.addr, l);
             self.check_align(c, w, pc, l, addr, 16)?;
             let (place, addr) = self.resolve(i.place, addr);
+            self.hb_touch(c, w, pc, e, 1 << l, (place, addr), 16, Does::Write)?;
             let mut old = [0u8; 16];
             let undef = self.read(c, w, pc, l, place, addr, &mut old)?;
             let regs = &c.warps[w].regs;
@@ -169,6 +179,7 @@ impl Machine<'_> {
                 let new = value(i.new).to_le_bytes();
                 self.write(c, w, pc, l, place, addr, &new, 0)?;
             }
+            self.hb_strong(c, w, l, (place, addr), i.order, true, true);
             self.progress += 1;
             let regs = &mut c.warps[w].regs;
             regs.set64(i.d, l, was as u64, (undef & 0xff) as u8);

@@ -11,6 +11,7 @@ use super::event::{End, Kind, Order, View, event_of, stamp};
 use super::shared::{Does, GRANULE, worst};
 use super::{CtaHb, Stream};
 use crate::isa::regs::Class;
+use crate::isa::tcgen05_layout::DLayout;
 use crate::tma::tile::Chunk;
 use std::rc::Rc;
 
@@ -347,11 +348,15 @@ impl Machine<'_> {
         if e == 0 {
             return Ok(());
         }
-        let rows = if op.desc.m == 64 { 0x55u8 << (op.d.0 / 16) } else { 0xff };
+        let rows = if op.layout == DLayout::F { 0x55u8 << (op.d.0 / 16) } else { 0xff };
         let mut operands = vec![op.b.clone()];
         match &op.a {
             MmaSource::Shared(a) => operands.push(a.clone()),
             MmaSource::Tmem(_, col) => self.hb_cells(c, w, pc, e, 1 << l, (*col, 8, rows), Does::Read)?,
+        }
+        if let Some(s) = &op.scale {
+            self.hb_cells(c, w, pc, e, 1 << l, (s.a, 4, 0xff), Does::Read)?;
+            self.hb_cells(c, w, pc, e, 1 << l, (s.b, op.desc.n.div_ceil(32), 0xff), Does::Read)?;
         }
         for addrs in operands {
             let list = self.hb_granule_list(&addrs, bytes);
@@ -359,7 +364,7 @@ impl Machine<'_> {
         }
         let masked = |r: u32| op.mask[0] >> (16 * r) & 0xffff == 0xffff;
         let rows = (0..8).filter(|&r| masked(r)).fold(rows, |rows, r| rows & !(1 << r));
-        self.hb_cells(c, w, pc, e, 1 << l, (op.d.1, op.desc.n, rows), Does::Write)
+        self.hb_cells(c, w, pc, e, 1 << l, (op.d.1, op.columns(), rows), Does::Write)
     }
 
     /// Source and destination of a tcgen05.cp.
