@@ -236,7 +236,7 @@ impl Bridge {
             ErrorKind::Unsupported => RefError::Unsupported { id, reason: message },
             ErrorKind::OutOfMemory => RefError::OutOfMemory { id, op, message },
             ErrorKind::Failed => {
-                let stderr = self.child.as_ref().map(Child::stderr).unwrap_or_default();
+                let stderr = self.child.as_ref().map(Child::settled_stderr).unwrap_or_default();
                 RefError::Failed { id, op, message, stderr }
             }
         }

@@ -107,6 +107,20 @@ impl Child {
         Stderr(self.tail().text())
     }
 
+    /// The same for a child that has just answered: what it wrote before may still be on its way through another pipe.
+    pub fn settled_stderr(&self) -> Stderr {
+        let until = Instant::now() + LAST_WORDS;
+        let mut seen = 0;
+        loop {
+            thread::sleep(Duration::from_millis(10));
+            let written = self.tail().written();
+            if written > 0 && written == seen || Instant::now() > until {
+                return self.stderr();
+            }
+            seen = written;
+        }
+    }
+
     fn tail(&self) -> MutexGuard<'_, Tail> {
         self.stderr.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -222,6 +236,10 @@ impl Tail {
         let excess = self.bytes.len().saturating_sub(STDERR_BYTES);
         self.bytes.drain(..excess);
         self.dropped += excess as u64;
+    }
+
+    fn written(&self) -> u64 {
+        self.dropped + self.bytes.len() as u64
     }
 
     fn clear(&mut self) {

@@ -75,7 +75,7 @@ impl Http {
     /// An address that is none, or not safe.
     pub fn new(base: &str, secret: Secret, patience: Patience) -> Result<Self, PublishError> {
         let flag = |what| PublishError::Flag { flag: "--api", value: secret.redact(base), what };
-        let base = Url::parse(base).map_err(|_| flag("not an address; expected https://HOST[/PATH]"))?;
+        let base = Url::parse(base).map_err(|_| flag("not an address"))?;
         let here = matches!(base.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
         if base.scheme() != "https" && !(base.scheme() == "http" && here) {
             return Err(flag("expected https://: a token is not sent in clear text"));

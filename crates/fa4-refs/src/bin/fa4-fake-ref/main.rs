@@ -87,10 +87,8 @@ impl Server {
         let persona = self.persona(&request.op);
         let fault = persona.as_ref().and_then(|p| p.strikes(request.op.name())).filter(|_| self.not_yet());
         let mut id = request.id;
-        if let Some(fault) = fault {
-            if let Some(odd_id) = fault.before_answer(id) {
-                id = odd_id;
-            }
+        if let Some(odd_id) = fault.and_then(|fault| fault.before_answer(id)) {
+            id = odd_id;
         }
         match self.perform(request.op, fault) {
             Ok(ok) => Reply { id, ok: Some(fault.map_or(ok.clone(), |f| f.change(ok))), error: None },
