@@ -61,7 +61,7 @@ struct Run {
     /// Seeds A..B, both included.
     #[arg(long, value_parser = seeds)]
     seeds: Option<RangeInclusive<u64>>,
-    /// Checks: all, none, or a list of lease, uninit, roles.
+    /// Checks: all, none, or a list of lease, race, uninit, roles.
     #[arg(long, default_value = "all", value_parser = checks)]
     check: Checks,
     /// Fail on strict findings too.

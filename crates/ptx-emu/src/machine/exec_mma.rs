@@ -232,7 +232,7 @@ impl Machine<'_> {
             for x in base.1..base.1 + shape.columns() {
                 c.tmem.mma_write[x as usize] = [seq; 4];
             }
-            let rows = (0..shape.rows()).flat_map(|r| shape.lanes(r)).map(|lane| (base.0 + lane) / 16 & 7);
+            let rows = (0..shape.rows()).flat_map(|r| shape.lanes(r)).map(|lane| (base.0 + lane) % 128 / 16);
             let rows = rows.fold(0u8, |all, r| all | 1 << r);
             self.hb_cp(c, w, pc, l, &addrs, (base.1, shape.columns(), rows))?;
             let id = c.new_op(origin);
