@@ -61,7 +61,7 @@ struct Run {
     /// Seeds from A to B−1.
     #[arg(long, value_name = "A..B", value_parser = seeds)]
     seeds: Option<Range<u64>>,
-    /// Checks: all, none, or a list of lease, uninit, roles.
+    /// Checks: all, none, or a list of lease, race, uninit, roles.
     #[arg(long, default_value = "all", value_parser = checks)]
     check: Checks,
     /// Fail on strict findings too.

@@ -48,22 +48,26 @@ impl CtaHb {
 
 impl Machine<'_> {
     /// What the two parties of a race handed over and waited for.
-    pub(super) fn hb_trail(&self, c: &Cta, w: usize, on: u32, e: &Event) -> Vec<String> {
+    pub(super) fn hb_trail(&self, c: &Cta, w: usize, on: u32, e: &Event, lanes: u32) -> Vec<String> {
         let mut notes = vec![];
         if e.cta != c.hb.cta || e.warp == w as u32 && e.kind.ordinary() {
             return notes;
         }
+        let lanes = if lanes == 0 { e.lanes } else { lanes };
         let line = |pc: u32| self.prog.code.get(pc as usize).map_or(0, |d| d.span.line);
         let name = |at: At| match at {
             At::Mbar(a) | At::Commit(a) => names::barrier(&self.launch.annotations, c.dynamic_base, a),
             At::Bar(id) => format!("named barrier {id}"),
         };
-        let who =
+        let mut who =
             self.role_of(e.warp).map_or(format!("warp {}", e.warp), |r| format!("{r} (warp {})", e.warp));
+        if lanes.is_power_of_two() {
+            who += &format!(" lane {}", lanes.trailing_zeros());
+        }
         let from = if let End::Warp(t) = e.end { t } else { e.time };
         let after = |s: &&Step| {
             let fits = matches!(s.at, At::Commit(_)) == (e.kind == Kind::Pipe);
-            !s.waits && fits && s.time >= from && s.lanes & e.lanes != 0
+            !s.waits && fits && s.time >= from && s.lanes & lanes != 0
         };
         match (e.kind, e.end) {
             (Kind::Bulk, End::Count { id, n, .. }) => {
