@@ -27,7 +27,7 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Task {
     /// Gate, then time against the field.
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Result folders.
     #[command(subcommand)]
     Results(ResultsTask),
@@ -243,7 +243,7 @@ mod tests {
     fn bench(args: &[&str]) -> Result<BenchArgs, clap::Error> {
         let cli = Cli::try_parse_from(["fa4-bench", "bench"].iter().chain(args))?;
         let Task::Bench(args) = cli.task else { panic!("another task") };
-        Ok(args)
+        Ok(*args)
     }
 
     #[test]

@@ -264,7 +264,7 @@ impl<'a> OwnKernel<'a> {
                 module: &loaded.module,
                 entry: row.entry,
                 info: &loaded.info,
-                grid: plan.grid,
+                grid: plan.grid_on(device.sms()),
                 block: [loaded.info.threads(), 1, 1],
                 cluster: plan.cluster,
                 params: params.map_err(refused)?,

@@ -10,7 +10,7 @@ use fa4_refs::bridge::SharedBridge;
 use fa4_refs::catalog::CATALOG;
 use fa4_refs::reference::{Prepared, Versions};
 use fa4_refs::{
-    Bridge, BridgedReference, Deadlines, InputFiles, Launch, RefError, Reference, Status as RefStatus,
+    Bridge, BridgedReference, Deadlines, InputFiles, Launch, RefError, Reference, Route, Status as RefStatus,
     TimeMode, TimeRequest,
 };
 use tabled::builder::Builder;
@@ -135,21 +135,27 @@ impl RefField {
             }
         };
         let mut prepared = reference.prepare(p, &inputs).map_err(failed)?;
-        let route = reference.route(&mut prepared).map_err(failed)?;
-        let mut words = route.called;
-        match route.proven {
-            Some(false) => words = format!("NOT WHAT IT IS CALLED: {words}"),
-            Some(true) => {}
-            None => words = format!("{words} (kernels not seen)"),
-        }
-        for extra in [route.kernels.join(", "), route.note, prepared.notes.join("; ")] {
-            if !extra.is_empty() {
-                words = format!("{words}; {extra}");
-            }
-        }
+        // What ran is worth knowing and not worth losing the figures for.
+        let route = reference.route(&mut prepared);
+        let words = route.map_or_else(|e| format!("unknown: {e}"), |route| in_words(&route, &prepared.notes));
         let (id, copies, limit) = (reference.id().to_string(), job.copies, job.limit);
         Ok(Bridged { id, reference, prepared: Some(prepared), route: words, versions, copies, limit })
     }
+}
+
+/// A route and what was done to the data on the way.
+fn in_words(route: &Route, notes: &[String]) -> String {
+    let mut words = match route.proven {
+        Some(true) => route.called.clone(),
+        Some(false) => format!("NOT WHAT IT IS CALLED: {}", route.called),
+        None => format!("{} (kernels not seen)", route.called),
+    };
+    for extra in [route.kernels.join(", "), route.note.clone(), notes.join("; ")] {
+        if !extra.is_empty() {
+            words = format!("{words}; {extra}");
+        }
+    }
+    words
 }
 
 fn failed(error: RefError) -> Failure {

@@ -123,6 +123,10 @@ impl Device for GpuRun {
         self.device()?.encode_tensor_map(args)
     }
 
+    fn sms(&self) -> Option<u32> {
+        self.0.as_ref().ok().and_then(Device::sms)
+    }
+
     fn launch(&mut self, launch: &KernelLaunch<'_, CudaModule>) -> Result<(), DeviceError> {
         self.device()?.launch(launch)
     }

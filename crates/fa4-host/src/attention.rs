@@ -46,7 +46,7 @@ pub fn launch<D: Device>(
         module: kernel.module,
         entry,
         info,
-        grid: plan.grid,
+        grid: plan.grid_on(device.sms()),
         block: [info.threads(), 1, 1],
         cluster: plan.cluster,
         params,

@@ -44,6 +44,11 @@ pub trait Device {
     /// The opaque form of a tensor map.
     fn encode_tensor_map(&mut self, args: &TensorMapArgs) -> Result<[u8; TENSOR_MAP_BYTES], DeviceError>;
 
+    /// SMs that a persistent grid is spread over; `None`: every tile gets a CTA.
+    fn sms(&self) -> Option<u32> {
+        None
+    }
+
     /// Starts a kernel.
     fn launch(&mut self, launch: &KernelLaunch<'_, Self::Module>) -> Result<(), DeviceError>;
 

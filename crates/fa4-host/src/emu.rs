@@ -118,6 +118,11 @@ impl Device for EmuDevice {
         encode(&encoded).map_err(|e| DeviceError::TensorMap(e.to_string()))
     }
 
+    /// So few that persistent kernels go through their loop over tiles in small problems, too.
+    fn sms(&self) -> Option<u32> {
+        Some(3)
+    }
+
     fn launch(&mut self, launch: &KernelLaunch<'_, EmuModule>) -> Result<(), DeviceError> {
         let report = ptx_emu::run(
             &Launch {

@@ -71,7 +71,7 @@ pub struct Tensors {
 pub struct LaunchPlan {
     /// The compiled variant.
     pub row: &'static Row,
-    /// CTAs.
+    /// CTAs, one for each tile; [`LaunchPlan::grid_on`] says how many a device gets.
     pub grid: [u32; 3],
     /// CTAs of a cluster.
     pub cluster: [u32; 3],
@@ -107,6 +107,15 @@ const MAX_CTAS: u64 = i32::MAX as u64;
 const L2_SHARE_BYTES: u64 = 48 << 20;
 
 impl LaunchPlan {
+    /// CTAs on a device of so many SMs: a persistent kernel gets at most one CTA for each, since each uses a whole SM.
+    pub fn grid_on(&self, sms: Option<u32>) -> [u32; 3] {
+        let [x, y, z] = self.grid;
+        match sms {
+            Some(sms) if self.row.persistent() => [x.min(sms.max(1)), y, z],
+            _ => [x, y, z],
+        }
+    }
+
     /// The parameters with boxes as tall as one stage of the kernel's own shared memory: its region `Q` for q and O, `KV`
     /// for k and v. A stage holds whole panels of 64 columns. Where heads are packed, the boxes of q and O hold as many
     /// rows of each as the plan says.

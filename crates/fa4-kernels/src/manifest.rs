@@ -21,6 +21,14 @@ pub struct Row {
     pub problem: Problem,
 }
 
+impl Row {
+    /// Whether CTAs of any number deal the tiles out among themselves, so that one for each SM is enough. Else the grid
+    /// has one for each tile.
+    pub fn persistent(&self) -> bool {
+        self.kernel == "fwd_sm90"
+    }
+}
+
 /// The part of an attention problem that is fixed when a variant is compiled; everything else is a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {

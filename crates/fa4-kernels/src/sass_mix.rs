@@ -162,8 +162,8 @@ pub struct Labelled {
 pub struct Mix {
     /// The function that it lies in.
     pub function: String,
-    /// Address of its first instruction.
-    pub address: u32,
+    /// Address of its first instruction; unknown for recorded counts.
+    pub address: Option<u32>,
     /// Scores that a thread handles in a pass: two for each `F2FP`.
     pub scores: usize,
     /// Instructions of the ordinary pass by class, not scaled.
@@ -211,7 +211,7 @@ fn mix(function: &Function, graph: &Graph<'_>, l: &Loop) -> Option<Mix> {
     let exponentials = pass.get(&Class::Ex2).copied().unwrap_or(0);
     (scores > 0 && 4 * exponentials >= scores).then(|| Mix {
         function: function.name.clone(),
-        address: graph.code(l.head)[0].address,
+        address: Some(graph.code(l.head)[0].address),
         scores,
         pass,
         all: graph.code_of(&l.blocks).count(),
@@ -256,7 +256,7 @@ pub fn table(columns: &[Labelled]) -> String {
     let mut scores = vec!["scores a pass".to_owned(), String::new()];
     scores.extend(columns.iter().map(|c| c.mix.scores.to_string()));
     let mut address = vec!["loop at".to_owned(), String::new()];
-    address.extend(columns.iter().map(|c| format!("{:#x}", c.mix.address)));
+    address.extend(columns.iter().map(|c| c.mix.address.map_or(String::new(), |a| format!("{a:#x}"))));
     rows.extend([total, all, scores, address]);
     markdown(&rows)
 }
@@ -320,7 +320,7 @@ mod tests {
         let mixes = softmax_loops(&function(SOFTMAX));
         assert_eq!(mixes.len(), 1);
         let mix = &mixes[0];
-        assert_eq!((mix.address, mix.scores, mix.total(), mix.all), (0x10, 2, 11, 13));
+        assert_eq!((mix.address, mix.scores, mix.total(), mix.all), (Some(0x10), 2, 11, 13));
         assert_eq!(mix.pass[&Class::Ex2], 2);
         assert_eq!(mix.pass[&Class::Move], 1);
         assert_eq!(mix.pass[&Class::Integer], 1);

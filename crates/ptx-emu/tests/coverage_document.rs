@@ -75,6 +75,7 @@ impl Evidence {
 fn families() -> Vec<(&'static str, Vec<String>)> {
     let known = opcodes_of(FIELD, "field.ptx");
     let mut families: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut seen = BTreeSet::new();
     for line in FIELD.lines() {
         if let Some(title) = line.trim().strip_prefix("// ## ") {
             families.push((title, Vec::new()));
@@ -82,7 +83,7 @@ fn families() -> Vec<(&'static str, Vec<String>)> {
         }
         let Some((_, opcodes)) = families.last_mut() else { continue };
         for word in line.split(|c: char| c.is_whitespace() || c == ';') {
-            if known.contains_key(word) && !opcodes.iter().any(|o| o == word) {
+            if known.contains_key(word) && seen.insert(word) {
                 opcodes.push(word.to_string());
             }
         }

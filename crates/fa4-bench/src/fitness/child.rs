@@ -84,10 +84,10 @@ impl Run {
         Ok(ended)
     }
 
-    /// The end of what it wrote; what begins with `error: ` begins there.
+    /// What it wrote from the first `error: ` on, or else the beginning of it.
     pub fn last_words(&self) -> String {
         let text = self.words.trim();
-        let text = text.rfind("error: ").map_or(text, |at| &text[at + "error: ".len()..]);
+        let text = text.find("error: ").map_or(text, |at| &text[at + "error: ".len()..]);
         let skipped = text.chars().count().saturating_sub(LAST_WORDS_CHARS);
         match skipped {
             0 => text.to_string(),

@@ -19,6 +19,7 @@ use fa4_gate::kernels::{Candidate, Kernel, compile, takes_candidates};
 use fa4_gate::pipeline;
 use fa4_host::emu::EmuModule;
 use fa4_kernels::compile::Builder;
+use fa4_kernels::manifest::{Dtype, Mask, Row};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -316,13 +317,18 @@ fn bench(
     }
 }
 
+/// Whether [`pipeline::predict`] has a problem for a variant that a candidate may stand for.
+fn is_predictable(row: &Row) -> bool {
+    takes_candidates(row) && row.problem.dtype == Dtype::Bf16 && row.problem.mask != Mask::General
+}
+
 /// The emulator's word on both: predicted cycles with issue slots and load latency, per entry function.
 fn predicted(file: &Path, parent: Option<&Path>) -> Result<Fitness, BenchError> {
     let root = workspace();
     let builder = Builder::open(&root).map_err(fa4_gate::error::GateError::from)?;
     let cycles = |path: Option<&Path>| -> Result<Vec<(&'static str, f64)>, BenchError> {
         let candidate = path.map(|path| Candidate { path, namespace: NAMESPACE });
-        let kernels = compile(&builder, &root, candidate, takes_candidates)?;
+        let kernels = compile(&builder, &root, candidate, is_predictable)?;
         let one = |kernel: &Kernel<EmuModule>| {
             Some((kernel.row.entry, pipeline::predict(kernel)?.issue.cycles as f64))
         };

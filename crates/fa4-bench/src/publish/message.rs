@@ -13,8 +13,11 @@ use crate::render;
 
 /// GitHub cuts a status's description off here.
 const MOST_DESCRIPTION_CHARS: usize = 140;
-/// GitHub refuses longer comments (65536); the rest is room for the frame.
-const MOST_TABLE_CHARS: usize = 60_000;
+/// GitHub refuses longer comments (65536); the rest is room for what frames them.
+const MOST_COMMENT_CHARS: usize = 65_000;
+/// Rows that failed, in a comment, and what is shown of each.
+const MOST_FAILURES: usize = 20;
+const MOST_FAILURE_CHARS: usize = 500;
 /// Table of a result folder, where `results report` has made one.
 const SUMMARY: &str = "summary.md";
 
@@ -41,9 +44,14 @@ pub fn marker(context: &str) -> String {
 pub fn message(folder: &Path, context: &str) -> Result<Message, PublishError> {
     let broken = |error: BenchError| PublishError::Results { path: folder.into(), what: error.to_string() };
     let env = folder::env(folder).map_err(broken)?;
+    if env.settings.mock.is_some() {
+        let what = "holds a mock's figures, which mean nothing to anybody".into();
+        return Err(PublishError::Results { path: folder.into(), what });
+    }
     let rows = folder::rows(folder).map_err(broken)?;
     let planned = folder::cases(folder).map_err(broken)?.len();
-    let table = fs::read_to_string(folder.join(SUMMARY)).unwrap_or_else(|_| code(&render::table(&rows)));
+    let table = fs::read_to_string(folder.join(SUMMARY));
+    let table = table.unwrap_or_else(|_| code(&shortened(&render::table(&rows), MOST_COMMENT_CHARS / 2)));
     Ok(word(&env, &rows, planned, &table, context))
 }
 
@@ -60,12 +68,15 @@ fn word(env: &Env, rows: &[RunRow], planned: usize, table: &str, context: &str) 
     let _ = writeln!(comment, "Commit {}, {}, {}.\n", env.commit, gpus.join(", "), env.started);
     let failing: Vec<&RunRow> = rows.iter().filter(|row| row.status.is_wrong()).collect();
     if !failing.is_empty() {
-        let lines: Vec<String> = failing.iter().take(20).map(|row| render::line(row)).collect();
-        let more = failing.len().saturating_sub(20);
+        let line = |row: &&RunRow| clipped(&render::line(row), MOST_FAILURE_CHARS);
+        let lines: Vec<String> = failing.iter().take(MOST_FAILURES).map(line).collect();
+        let more = failing.len().saturating_sub(MOST_FAILURES);
         let tail = if more > 0 { format!("\nand {more} more") } else { String::new() };
         let _ = writeln!(comment, "{}\n", code(&format!("{}{tail}", lines.join("\n"))));
     }
-    let _ = write!(comment, "<details><summary>Table</summary>\n\n{}\n\n</details>\n", shortened(table));
+    let room = MOST_COMMENT_CHARS.saturating_sub(comment.chars().count());
+    let _ =
+        write!(comment, "<details><summary>Table</summary>\n\n{}\n\n</details>\n", shortened(table, room));
     Message { state, description: clipped(&summary, MOST_DESCRIPTION_CHARS), comment }
 }
 
@@ -73,18 +84,18 @@ fn word(env: &Env, rows: &[RunRow], planned: usize, table: &str, context: &str) 
 fn code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
-    format!("{fence}text\n{}\n{fence}", shortened(text))
+    format!("{fence}text\n{text}\n{fence}")
 }
 
-/// Whole lines of `text` that fit into a comment.
-fn shortened(text: &str) -> String {
-    if text.chars().count() <= MOST_TABLE_CHARS {
+/// Whole lines of `text`, about `most` characters of them.
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
         return text.to_string();
     }
     let (mut kept, mut chars) = (String::new(), 0);
     for line in text.lines() {
         chars += line.chars().count() + 1;
-        if chars > MOST_TABLE_CHARS {
+        if chars > most {
             break;
         }
         kept.push_str(line);

@@ -33,6 +33,10 @@ pub enum ForeignTask {
         /// Write foreign/fa4/evidence.json; takes the whole set under every schedule.
         #[arg(long, conflicts_with_all = ["filter", "schedule"])]
         evidence: bool,
+        /// Break each kernel's synchronisation one instruction at a time and count what is noticed; the first schedule that
+        /// notices ends a mutant. Takes minutes a kernel: narrow it by --filter.
+        #[arg(long, conflicts_with = "evidence")]
+        mutate: bool,
     },
 }
 
@@ -68,7 +72,9 @@ pub fn run(task: &ForeignTask, stop: &AtomicBool) -> Result<u8, GateError> {
     match task {
         ForeignTask::List => list(),
         ForeignTask::Triton(args) => triton(args, stop),
-        ForeignTask::Fa4 { args, setup, evidence } => fa4::command::run(args, *setup, *evidence, stop),
+        &ForeignTask::Fa4 { ref args, setup, evidence, mutate } => {
+            fa4::command::run(args, fa4::command::Task { setup, evidence, mutate }, stop)
+        }
     }
 }
 

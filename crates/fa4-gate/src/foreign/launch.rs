@@ -110,23 +110,15 @@ impl Emulator {
     pub fn report(&self) -> Option<&Report> {
         self.report.as_ref()
     }
-}
 
-impl Device for Emulator {
-    fn alloc(&mut self, name: &str, bytes: usize) -> Result<u64, Fault> {
-        Ok(self.memory.alloc(name, bytes as u64, 256))
-    }
-
-    fn write(&mut self, address: u64, data: &[u8]) -> Result<(), Fault> {
-        self.memory.write(address, data).map_err(|e| Fault::Fault(e.to_string()))
-    }
-
-    fn launch(&mut self, launch: &LaunchSpec<'_>) -> Result<(), Fault> {
-        let module =
-            ptx_emu::syntax::parse(launch.name, launch.ptx).map_err(|e| Fault::Unsupported(e.to_string()))?;
+    /// [`Device::launch`] of PTX that is parsed already.
+    ///
+    /// # Errors
+    /// Whatever the machine reports instead of finishing.
+    pub fn launch_parsed(&mut self, module: &Module, launch: &LaunchSpec<'_>) -> Result<(), Fault> {
         let report = ptx_emu::run(
             &Launch {
-                module: &module,
+                module,
                 entry: launch.entry,
                 grid: launch.grid,
                 block: launch.block,
@@ -141,7 +133,7 @@ impl Device for Emulator {
         );
         let outcome = match &report.verdict {
             Verdict::Clean => Ok(()),
-            Verdict::Fault(fault) => Err(Fault::Fault(describe(fault, &module, launch.entry))),
+            Verdict::Fault(fault) => Err(Fault::Fault(describe(fault, module, launch.entry))),
             Verdict::Unsupported { what, opcode, line } => {
                 Err(Fault::Unsupported(format!("{what} (`{opcode}`, line {line} of {}.ptx)", launch.name)))
             }
@@ -151,6 +143,22 @@ impl Device for Emulator {
         };
         self.report = Some(report);
         outcome
+    }
+}
+
+impl Device for Emulator {
+    fn alloc(&mut self, name: &str, bytes: usize) -> Result<u64, Fault> {
+        Ok(self.memory.alloc(name, bytes as u64, 256))
+    }
+
+    fn write(&mut self, address: u64, data: &[u8]) -> Result<(), Fault> {
+        self.memory.write(address, data).map_err(|e| Fault::Fault(e.to_string()))
+    }
+
+    fn launch(&mut self, launch: &LaunchSpec<'_>) -> Result<(), Fault> {
+        let module =
+            ptx_emu::syntax::parse(launch.name, launch.ptx).map_err(|e| Fault::Unsupported(e.to_string()))?;
+        self.launch_parsed(&module, launch)
     }
 
     fn read(&mut self, name: &str, address: u64, bytes: usize) -> Result<Vec<u8>, Fault> {

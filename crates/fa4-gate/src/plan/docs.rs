@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use fa4_host::emu::EmuModule;
-use fa4_kernels::compile::{Builder, CUDA_FOLDER};
+use fa4_kernels::compile::Builder;
 use fa4_kernels::manifest::{Dtype, Mask};
 use fa4_kernels::sass;
-use fa4_kernels::sass_mix::{self, Labelled};
+use fa4_kernels::sass_mix::{self, Class, Labelled, Mix};
 use ptx_emu::machine::inst::OpClass;
 
 use super::figures::{Figures, RoleCounts};
@@ -20,8 +20,8 @@ use crate::pipeline;
 pub const FOLDER: &str = "docs/kernels";
 /// Folder of the pictures, inside.
 pub const PICTURES: &str = "img";
-/// FA4's instruction mixes as `cargo xtask build sass-mix --json` printed them, inside.
-pub const RECORDED: &str = "fa4_sass_mix.json";
+/// FA4's instruction mixes, counted by `cargo xtask build sass-mix`, inside.
+pub const RECORDED: &str = "fa4-softmax-mix.toml";
 
 /// A file that is generated, whole or in part: its path in the workspace and its text.
 pub type Generated = (String, String);
@@ -29,7 +29,7 @@ pub type Generated = (String, String);
 /// Every generated file of `docs/kernels/`.
 ///
 /// # Errors
-/// A kernel that does not compile, a document without its markers, a recording that cannot be read.
+/// A kernel that does not compile, a document without its markers, recorded counts that cannot be read.
 pub fn generate(builder: &Builder, root: &Path) -> Result<Vec<Generated>, GateError> {
     let mut files = Vec::new();
     let shown = |entry: &str| matches!(entry, "fwd_sm100_hd128_bf16_full" | "fwd_sm90_hd128_bf16_full");
@@ -143,15 +143,16 @@ const GROUPS: [(&str, &[OpClass]); 9] = [
     ("memory", &[OpClass::Memory]),
 ];
 
-/// PTX instructions of each role.
+/// PTX instructions of each role: by class for head_dim 128, in all for every variant.
 fn roles(kernels: &[Kernel<EmuModule>]) -> String {
+    let all: Vec<(&Kernel<EmuModule>, Figures)> =
+        kernels.iter().filter_map(|kernel| Some((kernel, super::figures::figures(kernel)?))).collect();
+    let number = |x: f64| if x == 0.0 { String::new() } else { format!("{}", (x * 10.0).round() / 10.0) };
     let mut text = String::new();
-    for kernel in kernels.iter().filter(|kernel| kernel.row.problem.head_dim_qk == 128) {
-        let Some(figures) = super::figures::figures(kernel) else { continue };
+    for (kernel, figures) in all.iter().filter(|(kernel, _)| kernel.row.problem.head_dim_qk == 128) {
         let mut head = vec!["role".to_owned(), "warps".to_owned()];
         head.extend(GROUPS.iter().map(|(name, _)| (*name).to_owned()));
         head.extend(["integer, compare, move, branch".to_owned(), "all".to_owned()]);
-        let number = |x: f64| if x == 0.0 { String::new() } else { format!("{}", (x * 10.0).round() / 10.0) };
         let row = |counts: &RoleCounts| {
             let groups = GROUPS.map(|(_, classes)| counts.by_warp(classes));
             let mut row = vec![counts.role.clone(), counts.warps.to_string()];
@@ -161,24 +162,57 @@ fn roles(kernels: &[Kernel<EmuModule>]) -> String {
             row
         };
         let rows: Vec<_> = figures.roles.iter().filter(|c| !c.classes.is_empty()).map(row).collect();
+        let name = title(kernel);
         let _ = write!(
             text,
-            "{}, PTX instructions of a warp for each K/V block:\n\n{}\n",
-            title(kernel),
+            "{name}, PTX instructions of a warp for each K/V block:\n\n{}\n",
             markdown(&head, &rows)
         );
     }
-    text
+    let mut head = vec!["all instructions of a warp".to_owned()];
+    head.extend(all.iter().map(|(kernel, _)| title(kernel)));
+    let names = all.first().map_or(&[][..], |(_, figures)| &figures.roles).iter().map(|counts| &counts.role);
+    let rows = names.map(|name| {
+        let of = |figures: &Figures| {
+            let counts = figures.roles.iter().find(|counts| counts.role == *name);
+            number(counts.map_or(0.0, RoleCounts::total_by_warp))
+        };
+        std::iter::once(name.clone()).chain(all.iter().map(|(_, figures)| of(figures))).collect::<Vec<_>>()
+    });
+    let rows: Vec<_> = rows.filter(|row| row.iter().skip(1).any(|cell| !cell.is_empty())).collect();
+    format!("{text}Every variant:\n\n{}", markdown(&head, &rows))
+}
+
+/// FA4's mixes: a `[loop.NAME]` for each kernel, its classes by name, and `whole_loop` and `scores`.
+fn recorded(path: &Path) -> Result<Vec<Labelled>, GateError> {
+    let bad = |what: String| GateError::Flag { flag: "plan", value: path.display().to_string(), what };
+    let file: toml::Table = read(path)?.parse().map_err(|error: toml::de::Error| bad(error.to_string()))?;
+    let loops = file.get("loop").and_then(toml::Value::as_table);
+    let loops = loops.ok_or_else(|| bad("has no [loop.NAME]".to_owned()))?;
+    let mix = |(name, value): (&String, &toml::Value)| {
+        let number = |key: &str| {
+            let number =
+                value.get(key).and_then(toml::Value::as_integer).and_then(|n| usize::try_from(n).ok());
+            number.ok_or_else(|| bad(format!("[loop.{name}] lacks the number `{key}`")))
+        };
+        let classes = Class::ALL.iter().filter(|class| value.get(class.to_string()).is_some());
+        let pass = classes.map(|class| Ok((*class, number(&class.to_string())?)));
+        let pass = pass.collect::<Result<_, GateError>>()?;
+        let mix = Mix {
+            function: name.clone(),
+            address: None,
+            scores: number("scores")?,
+            pass,
+            all: number("whole_loop")?,
+        };
+        Ok(Labelled { label: format!("FA4 {}", name.replace('_', " ")), mix })
+    };
+    loops.iter().map(mix).collect()
 }
 
 /// The machine instructions of a softmax step, ours and FA4's.
 fn sass_table(builder: &Builder, root: &Path, kernels: &[Kernel<EmuModule>]) -> Result<String, GateError> {
-    let path = root.join(FOLDER).join(RECORDED);
-    let recorded: Vec<Labelled> = serde_json::from_str(&read(&path)?).map_err(|error| GateError::Flag {
-        flag: "plan",
-        value: path.display().to_string(),
-        what: format!("not what `cargo xtask build sass-mix --json` prints: {error}"),
-    })?;
+    let recorded = recorded(&root.join(FOLDER).join(RECORDED))?;
     let mut columns = Vec::new();
     let mut ratios = String::new();
     for kernel in kernels.iter().filter(|kernel| kernel.row.problem.head_dim_qk != 96) {
@@ -193,17 +227,15 @@ fn sass_table(builder: &Builder, root: &Path, kernels: &[Kernel<EmuModule>]) -> 
         let name = title(kernel);
         let ours = mix.scaled(mix.total());
         columns.push(Labelled { label: name.clone(), mix });
-        if let Some(theirs) = recorded.iter().find(|r| r.label.starts_with(&format!("FA4 {name}"))) {
+        for theirs in recorded.iter().filter(|r| r.label.starts_with(&format!("FA4 {name}"))) {
             let total = theirs.mix.scaled(theirs.mix.total());
-            let _ = writeln!(ratios, "- {name}: {ours:.0} / {total:.0} = {:.3}", ours / total);
+            let _ =
+                writeln!(ratios, "- {name} / {}: {ours:.0} / {total:.0} = {:.3}", theirs.label, ours / total);
             columns.push(theirs.clone());
         }
     }
-    let source = Path::new(CUDA_FOLDER).display();
-    Ok(format!(
-        "Ours from `{source}` with the pinned compiler; rewritten by `cargo xtask bless plan`.\n\n{}\nOurs over FA4's:\n\n{ratios}",
-        sass_mix::table(&columns)
-    ))
+    let table = sass_mix::table(&columns);
+    Ok(format!("Rewritten by `cargo xtask bless plan`, with the pinned compiler.\n\n{table}\n{ratios}"))
 }
 
 #[cfg(test)]

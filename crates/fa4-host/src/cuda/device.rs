@@ -143,6 +143,10 @@ impl Device for CudaDevice {
         tensor_map::encode(&self.stream.gpu, args)
     }
 
+    fn sms(&self) -> Option<u32> {
+        Some(self.stream.gpu.info.sms)
+    }
+
     fn launch(&mut self, kernel: &KernelLaunch<'_, CudaModule>) -> Result<(), DeviceError> {
         launch(&self.stream, kernel.module, kernel.entry, &shape(kernel), &kernel.params)
     }

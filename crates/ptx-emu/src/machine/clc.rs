@@ -173,7 +173,7 @@ impl Machine<'_> {
                 let id = c.new_op(Origin { warp: w as u32, pc, step: m.steps });
                 let chunks = super::exec_bulk::linear(dst, 0, RESPONSE);
                 m.lease_chunks(c, w, pc, &chunks, Some(id), true)?;
-                m.hb_mbar_use(c, w, pc, l, mbar)?;
+                m.hb_mbar_use(c, w, pc, 1 << l, mbar)?;
                 m.hb_bulk(c, w, pc, l, id, &chunks, super::hb::Does::Write)?;
                 m.put_in_flight(
                     c,

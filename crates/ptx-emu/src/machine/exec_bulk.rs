@@ -33,6 +33,7 @@ impl Machine<'_> {
             }
             Bulk::Store { dst, src, .. } => self.uniform_defined(c, w, pc, m, &[*dst, *src])?,
         }
+        let mut stored = Vec::new();
         for l in lanes(m) {
             match b {
                 Bulk::TensorLoad { dims, gather4, dst, map, coords, mbar, mask, pair } => {
@@ -68,7 +69,7 @@ impl Machine<'_> {
                             }
                         },
                     };
-                    self.issue_store(c, w, pc, l, Kind::Store { chunks, reduce })?;
+                    self.issue_store(c, w, pc, l, Kind::Store { chunks, reduce }, &mut stored)?;
                 }
                 Bulk::Load { dst, src, size, mbar, mask } => {
                     let size = self.bulk_size(c, w, pc, l, *size)?;
@@ -101,13 +102,8 @@ impl Machine<'_> {
                     let src = self.own_shared(c, w, pc, l, *src)?;
                     tile::bulk_check(dst, u64::from(src), size, None)
                         .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
-                    self.issue_store(
-                        c,
-                        w,
-                        pc,
-                        l,
-                        Kind::Store { chunks: linear(src, dst, size), reduce: *reduce },
-                    )?;
+                    let kind = Kind::Store { chunks: linear(src, dst, size), reduce: *reduce };
+                    self.issue_store(c, w, pc, l, kind, &mut stored)?;
                 }
             }
         }
@@ -185,7 +181,7 @@ impl Machine<'_> {
             let issuer = |r| if r == from { w } else { abroad(from, w) };
             self.on(c, bar, |m, c| {
                 m.completes_on(c, issuer(bar), pc, addr)?;
-                m.hb_mbar_use(c, issuer(bar), pc, l, addr)
+                m.hb_mbar_use(c, issuer(bar), pc, 1 << l, addr)
             })?;
             self.on(c, rank, |m, c| m.issue_load(c, issuer(rank), pc, l, kind))?;
         }
@@ -234,13 +230,31 @@ impl Machine<'_> {
         Ok(Destinations { dst, mbar, at: vec![(rank, bar)] })
     }
 
-    fn issue_store(&mut self, c: &mut Cta, w: usize, pc: u32, l: usize, kind: Kind) -> Res<()> {
+    /// ## One box stored by many lanes
+    ///
+    /// CuTe DSL elects no thread for its bulk stores: all lanes of a warp store the same box, and ptxas makes one store of it.
+    /// They write the same bytes from the same place by one instruction; whichever lands last, memory holds the same, so there
+    /// is nothing to order among them. `stored` holds what the instruction's first lane stored.
+    fn issue_store(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        l: usize,
+        kind: Kind,
+        stored: &mut Vec<Chunk>,
+    ) -> Res<()> {
         let Kind::Store { chunks, .. } = &kind else { return Ok(()) };
         self.counters.bytes_stored += chunks.iter().map(|k| u64::from(k.valid.count_ones())).sum::<u64>();
         let id = c.new_op(self.origin(w, pc));
         self.lease_chunks(c, w, pc, chunks, Some(id), false)?;
         self.hb_bulk(c, w, pc, l, id, chunks, Does::Read)?;
-        self.hb_bulk_global(c, w, pc, l, &kind)?;
+        if stored != chunks {
+            self.hb_bulk_global(c, w, pc, l, &kind)?;
+        }
+        if stored.is_empty() {
+            stored.clone_from(chunks);
+        }
         c.bulk.entry((w as u32, l as u32)).or_default().open.push(id);
         self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
     }

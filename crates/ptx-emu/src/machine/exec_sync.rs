@@ -233,9 +233,8 @@ impl Machine<'_> {
                 }
                 _ => {}
             }
-            self.hb_mbar_use(c, w, pc, l, addr)?;
-            if !matches!(b.op, MbarOp::ExpectTx | MbarOp::CompleteTx) && published != Some(addr) {
-                c.hb.arrive(w, m, addr, b.relaxed);
+            if published != Some(addr) {
+                self.hb_arrive(c, w, pc, m >> l << l, addr, b)?;
                 published = Some(addr);
             }
             self.arrive(c, w, pc, l, addr, b, value)?;
@@ -382,12 +381,15 @@ impl Machine<'_> {
             pass = 0;
         } else {
             c.warps[w].splits[s].last_poll = None;
+            let mut known = None;
             for l in lanes(pass) {
                 let addr = self.barrier_addr(c, w, pc, l, b)?;
                 c.observe(addr, w as u32);
                 self.deliver(c);
-                self.hb_mbar_use(c, w, pc, l, addr)?;
-                c.hb.waited(w, 1 << l, addr, b.relaxed);
+                if known != Some(addr) {
+                    self.hb_waited(c, w, pc, pass >> l << l, addr, b)?;
+                    known = Some(addr);
+                }
                 self.timed_wait(c, w, addr);
             }
         }
@@ -461,7 +463,7 @@ impl Machine<'_> {
         let now = c.now(w);
         c.hb.meet(w, live);
         self.hb_loads_over(c, w);
-        c.hb.bar_arrive(w, id, op != BarOp::Arrive);
+        c.hb.bar_arrive(w, pc, id, op != BarOp::Arrive);
         let b = &mut c.bars[id as usize];
         b.count = want;
         b.whole = count.is_none();

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use super::Error;
 use super::NAMESPACE;
 use super::capture::Captured;
 use super::catalog::{Fa4Case, cases};
 use super::evidence::Evidence;
+use super::mutants;
 use super::package::Package;
 use super::run::{Job, Outcome, run as run_one};
 use crate::cli::{Run, filter};
@@ -18,6 +20,17 @@ use crate::judge::prepare;
 use crate::kernels::workspace;
 use crate::pool;
 use crate::rows::{Row, Status};
+
+/// What is wanted besides a verdict.
+#[derive(Debug, Clone, Copy)]
+pub struct Task {
+    /// Install the package where it is missing.
+    pub setup: bool,
+    /// Write the record.
+    pub evidence: bool,
+    /// Break the kernels in place of judging them.
+    pub mutate: bool,
+}
 
 /// What is prepared, in words.
 pub fn state(root: &Path) -> Result<String, GateError> {
@@ -34,7 +47,8 @@ pub fn state(root: &Path) -> Result<String, GateError> {
 }
 
 /// Prepares what is missing, runs the cases that are wanted, judges and triages.
-pub fn run(args: &ForeignArgs, setup: bool, evidence: bool, stop: &AtomicBool) -> Result<u8, GateError> {
+pub fn run(args: &ForeignArgs, task: Task, stop: &AtomicBool) -> Result<u8, GateError> {
+    let Task { setup, evidence, mutate } = task;
     let root = workspace();
     let runs = args.runs()?;
     let pattern = filter(args.filter.as_deref())?;
@@ -67,6 +81,9 @@ pub fn run(args: &ForeignArgs, setup: bool, evidence: bool, stop: &AtomicBool) -
     for case in wanted {
         jobs.push(job(case, &captured)?);
     }
+    if mutate {
+        return mutants::run(&jobs, &runs, args, stop);
+    }
     let order: Vec<(&Job, Run)> =
         jobs.iter().flat_map(|job| runs.iter().map(move |run| (job, *run))).collect();
     let progress = progress(args, order.len());
@@ -90,8 +107,10 @@ pub fn run(args: &ForeignArgs, setup: bool, evidence: bool, stop: &AtomicBool) -
 fn job(case: &Fa4Case, captured: &Captured) -> Result<Job, GateError> {
     let launch = captured.launch(case)?;
     let ptx = captured.ptx(&launch.ptx)?;
+    let module = ptx_emu::syntax::parse(&case.name(), &ptx)
+        .map_err(|e| Error::Content { path: captured.folder.join(&launch.ptx), what: e.to_string() })?;
     let data = prepare(&case.case).expect("the catalog asks for data that can be made");
-    Ok(Job { case: case.clone(), launch, ptx, data })
+    Ok(Job { case: case.clone(), launch, ptx, module, data })
 }
 
 /// The arithmetic of a kernel is fixed by its program: two schedules that give different bits have a race, even where both

@@ -5,7 +5,8 @@
 //! its own (`foreign/fa4/`, see the README there). Committed is what came of it, `foreign/fa4/evidence.json`.
 //!
 //! [`catalog`]: the cases; [`package`]: the environment; [`capture`]: PTX and launches; [`run`]: one case under one
-//! schedule; [`evidence`]: the committed record; [`command`]: all of it from flags to exit code.
+//! schedule; [`evidence`]: the committed record; [`mutants`]: the kernels broken on purpose, so that a clean verdict means
+//! something; [`command`]: all of it from flags to exit code.
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ pub mod capture;
 pub mod catalog;
 pub mod command;
 pub mod evidence;
+pub mod mutants;
 pub mod package;
 pub mod run;
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 use fa4_spec::problem::AttnProblem;
 use fa4_spec::tensor::Tensor;
 use fa4_spec::tolerance::{Bounds, Judgement, judge};
+use ptx_emu::Module;
 use ptx_emu::launch::{Counters, Options};
 
 use super::NAMESPACE;
@@ -28,6 +29,8 @@ pub struct Job {
     pub launch: HostLaunch,
     /// PTX text.
     pub ptx: String,
+    /// The same, parsed.
+    pub module: Module,
     /// Data and truth.
     pub data: Prepared,
 }
@@ -49,12 +52,20 @@ pub fn bounds(case: &Fa4Case, data: &Prepared) -> Bounds {
     Bounds::new(&case.case.problem, &data.reference, case.case.qdist.is_independent(), EXP2_ERROR)
 }
 
+/// Warp instructions after which a run is given up: many times what any case of the catalog takes.
+const STEP_LIMIT: u64 = 50_000_000;
+
 /// Runs `job` as `how` says.
 pub fn run(job: &Job, how: Run) -> Outcome {
+    run_module(job, &job.module, how, STEP_LIMIT)
+}
+
+/// Runs another module in place of the job's: one that was changed.
+pub fn run_module(job: &Job, module: &Module, how: Run, step_limit: u64) -> Outcome {
     let start = Instant::now();
-    let options = Options { schedule: how.schedule, seed: how.seed, ..Options::default() };
+    let options = Options { schedule: how.schedule, seed: how.seed, step_limit, ..Options::default() };
     let mut device = Emulator::new(options);
-    let result = execute(job, &mut device);
+    let result = execute(job, module, &mut device);
     let kernel = format!("{NAMESPACE}/{}", job.case.kernel);
     let mut row = Row {
         kernel: kernel.clone(),
@@ -90,7 +101,7 @@ pub fn run(job: &Job, how: Run) -> Outcome {
     Outcome { row, findings, counters: device.report().map(|r| r.counters.clone()), output }
 }
 
-fn execute(job: &Job, device: &mut Emulator) -> Result<[Vec<u8>; 2], Fault> {
+fn execute(job: &Job, module: &Module, device: &mut Emulator) -> Result<[Vec<u8>; 2], Fault> {
     let inputs = &job.data.inputs;
     let mut places: Vec<(&str, u64)> = Vec::new();
     for tensor in &job.launch.tensors {
@@ -110,11 +121,10 @@ fn execute(job: &Job, device: &mut Emulator) -> Result<[Vec<u8>; 2], Fault> {
     }
     let address = |name: &str| places.iter().find(|(n, _)| *n == name).map_or(0, |(_, address)| *address);
     let name = job.case.name();
-    let module = ptx_emu::syntax::parse(&name, &job.ptx).map_err(|e| Fault::Unsupported(e.to_string()))?;
-    let params = job.launch.params(&module, address).map_err(Fault::Unsupported)?;
+    let params = job.launch.params(module, address).map_err(Fault::Unsupported)?;
     let size = |name: &str| job.launch.tensors.iter().find(|t| t.name == name).map_or(0, |t| t.bytes());
     let outputs = ["o", "lse"].map(|name| (address(name), size(name)));
-    device.launch(&LaunchSpec {
+    let launch = LaunchSpec {
         name: &name,
         ptx: &job.ptx,
         entry: &job.launch.entry,
@@ -124,7 +134,8 @@ fn execute(job: &Job, device: &mut Emulator) -> Result<[Vec<u8>; 2], Fault> {
         shared_bytes: job.launch.shared_bytes,
         params: &params,
         outputs: &outputs,
-    })?;
+    };
+    device.launch_parsed(module, &launch)?;
     let [(o, o_bytes), (lse, lse_bytes)] = outputs;
     Ok([device.read("o", o, o_bytes as usize)?, device.read("lse", lse, lse_bytes as usize)?])
 }

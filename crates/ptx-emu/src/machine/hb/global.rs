@@ -189,20 +189,17 @@ impl Machine<'_> {
         if !writes {
             return;
         }
-        let mut publish: [Option<Know>; 2] = [None, None];
-        if order.release {
+        let [narrow, wide] = if order.release {
             let know = warp.release(cta, w as u32, lane);
-            publish = [Some(know.clone()), Some(know)];
+            [Some(know.clone()), Some(know)]
         } else {
-            warp.each(lane, |g| {
-                publish = [g.released[0].as_deref().cloned(), g.released[far].as_deref().cloned()];
-            });
-        }
+            let released = |r: usize| warp.group(l as u32)?.released[r].as_deref().cloned();
+            [released(0), released(far)]
+        };
         // A plain store replaces what was published.
         if !reads {
             self.hb.global.flags.remove(&key);
         }
-        let [narrow, wide] = publish;
         if narrow.is_none() && wide.is_none() {
             return;
         }

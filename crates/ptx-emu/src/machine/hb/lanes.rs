@@ -54,6 +54,16 @@ impl WarpHb {
         &self.groups[i].know
     }
 
+    /// The groups that `lanes` belong to: which of them, and what they know.
+    pub fn groups_of(&self, lanes: u32) -> impl Iterator<Item = (u32, &Know)> {
+        self.groups.iter().filter(move |g| g.lanes & lanes != 0).map(move |g| (g.lanes & lanes, &g.know))
+    }
+
+    /// The group of lane `l`.
+    pub fn group(&self, l: u32) -> Option<&Group> {
+        self.groups.iter().find(|g| g.lanes >> l & 1 != 0)
+    }
+
     /// Calls `f` for the groups of `lanes`, cut to just those.
     pub fn each(&mut self, lanes: u32, mut f: impl FnMut(&mut Group)) {
         let mut cut = vec![];

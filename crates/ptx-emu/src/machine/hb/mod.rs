@@ -32,6 +32,7 @@ mod report;
 mod shared;
 mod sync;
 mod tmem;
+mod trail;
 
 use super::ops::OpId;
 pub use clock::Know;
@@ -70,8 +71,10 @@ enum Stream {
 
 /// An mbarrier.
 struct Phases {
-    /// Its counter: phases completed.
+    /// Its counter: phases completed, on top of those of the barriers that were at its address before.
     id: u32,
+    /// Those.
+    base: u32,
     /// What all arrivals so far have published.
     arrived: Know,
     /// What the completed phases have.
@@ -102,6 +105,8 @@ pub struct CtaHb {
     shared: shared::Bytes,
     tmem: tmem::TmemShadow,
     mbars: HashMap<u32, Phases>,
+    /// Counters of invalidated barriers by address, and how far they got: the next one there goes on with them.
+    retired: HashMap<u32, (u32, u32)>,
     /// Per named barrier: what the arrivals have published, and the warps that wait.
     named: [(Know, u32); 16],
     /// The cluster barrier: what the arrivals of this phase have published, and those of the last one.
@@ -113,6 +118,7 @@ pub struct CtaHb {
     ops: HashMap<OpId, u32>,
     /// Per warp: loads whose registers nobody has used.
     loads: Vec<Vec<Loaded>>,
+    trails: Vec<trail::Trail>,
     /// Event of the global side of the bulk load that is being issued.
     source_of_load: u32,
     /// Per thread: its bulk stores at each commit that no wait has covered, and the commits before those.
@@ -132,6 +138,7 @@ impl CtaHb {
             warps: lanes.iter().map(|&l| WarpHb::new(l)).collect(),
             shared: shared::Bytes::new(shared as usize),
             loads: vec![vec![]; lanes.len()],
+            trails: vec![trail::Trail::default(); lanes.len()],
             ..CtaHb::default()
         }
     }

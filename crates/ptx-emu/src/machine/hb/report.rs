@@ -84,7 +84,9 @@ impl Machine<'_> {
                 } else {
                     format!("{what} is {verb} by `{me}` while `{by}` may still {did} it")
                 };
-                Fault::new(code, text).missing(missing(&e, mine, wrote, own, codes.0))
+                let mut f = Fault::new(code, text);
+                f.notes = self.hb_trail(c, w, on, &e);
+                f.missing(missing(&e, mine, wrote, own, codes.0))
             }
             Clash::NoFence(_) => Fault::new(
                 Code::ProxyFence,

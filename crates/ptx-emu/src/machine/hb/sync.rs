@@ -1,10 +1,13 @@
 //! Edges: what PTX's synchronisation makes known to whom.
 
 use super::super::cta::Cta;
+use super::super::exec::lanes;
+use super::super::inst::{Mbar, MbarOp, Place};
 use super::super::ops::{Kind as OpKind, OpId, Pending};
 use super::super::run::{Machine, Res};
 use super::clock::Know;
 use super::event::{End, Kind, Scope, View, stamp};
+use super::trail::At;
 use super::{CtaHb, Fork, Phases, Stream};
 
 /// Index of the farthest thread that a scope reaches: 0 in the CTA, 1 in the cluster, 2 on the GPU. None: nobody.
@@ -29,20 +32,24 @@ impl CtaHb {
     /// A phase of the mbarrier at `addr` completed; `phases` have by now.
     pub fn phase_done(&mut self, addr: u32, phases: u64) {
         if let Some(b) = self.mbars.get_mut(&addr) {
-            b.arrived.all.part_mut(self.cta).raise(b.id, phases as u32);
+            b.arrived.all.part_mut(self.cta).raise(b.id, b.base + phases as u32);
             b.done = b.arrived.clone();
         }
     }
 
     /// Warp `w` comes to a named barrier and waits there or goes on.
-    pub fn bar_arrive(&mut self, w: usize, id: u32, waits: bool) {
+    pub fn bar_arrive(&mut self, w: usize, pc: u32, id: u32, waits: bool) {
         if !self.on {
             return;
         }
+        self.note(w, !0, pc, At::Bar(id), false);
         let know = self.warps[w].release(self.cta, w as u32, !0);
         let (all, waiting) = &mut self.named[id as usize & 15];
         all.join(&know);
         *waiting |= u32::from(waits) << w;
+        if waits {
+            self.note(w, !0, pc, At::Bar(id), true);
+        }
     }
 
     /// A named barrier is complete: all that wait know what all that came have done.
@@ -80,9 +87,12 @@ impl CtaHb {
     }
 
     /// Lanes that publish on the mbarrier at `addr`; `relaxed`: only what is behind their last fence.
-    pub fn arrive(&mut self, w: usize, lanes: u32, addr: u32, relaxed: bool) {
+    pub fn arrive(&mut self, w: usize, pc: u32, lanes: u32, addr: u32, relaxed: bool) {
         if !self.on || lanes == 0 {
             return;
+        }
+        if !relaxed {
+            self.note(w, lanes, pc, At::Mbar(addr), false);
         }
         let Some(b) = self.mbars.get_mut(&addr) else { return };
         if !relaxed {
@@ -98,7 +108,7 @@ impl CtaHb {
     }
 
     /// Lanes saw a phase of the mbarrier at `addr` complete.
-    pub fn waited(&mut self, w: usize, lanes: u32, addr: u32, relaxed: bool) {
+    pub fn waited(&mut self, w: usize, pc: u32, lanes: u32, addr: u32, relaxed: bool) {
         if !self.on {
             return;
         }
@@ -111,11 +121,11 @@ impl CtaHb {
             return;
         }
         let n = b.done.all.count(self.cta, b.id);
-        let known = |w: &super::lanes::WarpHb, l: u32| w.know(l).all.count(self.cta, b.id) >= n;
-        if (0..32).all(|l| lanes >> l & 1 == 0 || known(&self.warps[w], l)) {
+        if self.warps[w].groups_of(lanes).all(|(_, know)| know.all.count(self.cta, b.id) >= n) {
             return;
         }
         self.warps[w].acquire(lanes, &b.done);
+        self.note(w, lanes, pc, At::Mbar(addr), true);
     }
 
     /// A `fence.proxy.async`.
@@ -139,10 +149,11 @@ impl CtaHb {
     }
 
     /// A commit by lane `l`.
-    pub fn commit(&mut self, w: usize, l: usize, op: OpId) {
+    pub fn commit(&mut self, w: usize, pc: u32, l: usize, op: OpId, mbar: u32) {
         if !self.on {
             return;
         }
+        self.note(w, 1 << l, pc, At::Commit(mbar), false);
         let ((id, n), cta) = (self.stream(Stream::Mma(w as u32, l as u32)), self.cta);
         self.fork(w, 1 << l, op, [0; 2]).all.part_mut(cta).raise(id, n);
     }
@@ -221,7 +232,7 @@ impl Machine<'_> {
         let (Some(b), Some(slot)) = (c.hb.mbars.get_mut(&mbar), c.mbars.get(&mbar)) else { return };
         b.arrived.join(&fork.know);
         for e in fork.events.into_iter().filter(|&e| e != 0) {
-            let n = slot.bar.phase() as u32 + 1;
+            let n = b.base + slot.bar.phase() as u32 + 1;
             self.hb.events.get_mut(e).end = End::Count { cta: c.hb.cta, id: b.id, n };
         }
     }
@@ -232,8 +243,11 @@ impl Machine<'_> {
             return;
         }
         let init = self.hb_event(c, w, pc, 1 << l, Kind::Barrier, End::Issue);
-        let id = c.hb.counter();
-        let b = Phases { id, arrived: Know::default(), done: Know::default(), init };
+        let (id, base) = match c.hb.retired.remove(&addr) {
+            Some(before) => before,
+            None => (c.hb.counter(), 0),
+        };
+        let b = Phases { id, base, arrived: Know::default(), done: Know::default(), init };
         c.hb.mbars.insert(addr, b);
     }
 
@@ -241,22 +255,74 @@ impl Machine<'_> {
     pub(in super::super) fn hb_mbar_inval(&mut self, c: &mut Cta, w: usize, l: usize, addr: u32) {
         if let Some(b) = c.hb.mbars.remove(&addr) {
             c.hb.warps[w].acquire(1 << l, &b.done);
+            let phases = b.done.all.count(c.hb.cta, b.id).max(b.base);
+            c.hb.retired.insert(addr, (b.id, phases));
         }
     }
 
-    /// Lane `l` uses the mbarrier at `addr`: it must know that it was initialised.
-    pub(in super::super) fn hb_mbar_use(&self, c: &Cta, w: usize, pc: u32, l: usize, addr: u32) -> Res<()> {
-        let Some(b) = c.hb.mbars.get(&addr) else { return Ok(()) };
-        let know = c.hb.warps[w].know(l as u32);
-        // Whoever has seen a phase complete is past the initialisation.
-        if b.init == 0 || know.all.count(c.hb.cta, b.id) != 0 {
+    /// Those of `lanes` whose barrier is the one at `addr`.
+    fn hb_lanes_at(&self, c: &Cta, w: usize, on: u32, b: &Mbar, addr: u32) -> u32 {
+        let at =
+            |l: usize| self.resolve(Place::Generic, self.lane_addr(c, w, b.addr, l)).1 == u64::from(addr);
+        lanes(on).filter(|&l| at(l)).fold(0, |m, l| m | 1 << l)
+    }
+
+    /// Those of lanes `on` that arrive on the barrier at `addr` publish what they know and have done.
+    pub(in super::super) fn hb_arrive(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        on: u32,
+        addr: u32,
+        b: &Mbar,
+    ) -> Res<()> {
+        if !c.hb.on {
             return Ok(());
         }
-        let v = View { cta: c.hb.cta, warp: w as u32, lanes: 1 << l, kind: Kind::Barrier, know };
-        let lanes = self.hb.events.get(b.init).lanes;
-        if self.hb.events.ordered(stamp(b.init, lanes), &v) {
+        let on = self.hb_lanes_at(c, w, on, b, addr);
+        self.hb_mbar_use(c, w, pc, on, addr)?;
+        if !matches!(b.op, MbarOp::ExpectTx | MbarOp::CompleteTx) {
+            c.hb.arrive(w, pc, on, addr, b.relaxed);
+        }
+        Ok(())
+    }
+
+    /// Those of lanes `on` that waited for the barrier at `addr` learn what its completed phases publish.
+    pub(in super::super) fn hb_waited(
+        &mut self,
+        c: &mut Cta,
+        w: usize,
+        pc: u32,
+        on: u32,
+        addr: u32,
+        b: &Mbar,
+    ) -> Res<()> {
+        if !c.hb.on {
             return Ok(());
         }
-        Err(self.hb_init_fault(c, w, pc, l, addr, b.init))
+        let on = self.hb_lanes_at(c, w, on, b, addr);
+        self.hb_mbar_use(c, w, pc, on, addr)?;
+        c.hb.waited(w, pc, on, addr, b.relaxed);
+        Ok(())
+    }
+
+    /// Lanes use the mbarrier at `addr`: they must know that it was initialised.
+    pub(in super::super) fn hb_mbar_use(&self, c: &Cta, w: usize, pc: u32, on: u32, addr: u32) -> Res<()> {
+        let Some(b) = c.hb.mbars.get(&addr).filter(|b| b.init != 0) else { return Ok(()) };
+        let lanes_of_init = self.hb.events.get(b.init).lanes;
+        for (group, know) in c.hb.warps[w].groups_of(on) {
+            // Whoever has seen a phase complete is past the initialisation.
+            if know.all.count(c.hb.cta, b.id) > b.base {
+                continue;
+            }
+            for l in lanes(group) {
+                let v = View { cta: c.hb.cta, warp: w as u32, lanes: 1 << l, kind: Kind::Barrier, know };
+                if !self.hb.events.ordered(stamp(b.init, lanes_of_init), &v) {
+                    return Err(self.hb_init_fault(c, w, pc, l, addr, b.init));
+                }
+            }
+        }
+        Ok(())
     }
 }
