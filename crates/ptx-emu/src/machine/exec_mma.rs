@@ -291,7 +291,7 @@ impl Machine<'_> {
                 }
                 Ok(())
             })?;
-            let rows = (0..shape.rows()).flat_map(|r| shape.lanes(r)).map(|lane| (base.0 + lane) / 16 & 7);
+            let rows = (0..shape.rows()).flat_map(|r| shape.lanes(r)).map(|lane| ((base.0 + lane) / 16) & 7);
             let rows = rows.fold(0u8, |all, r| all | 1 << r);
             self.hb_cp(c, w, pc, l, &addrs, (base.1, shape.columns(), rows))?;
             let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
