@@ -1,4 +1,4 @@
-"""Compiles kernels.py to PTX. Needs `pip install triton==3.9.0`; needs neither a GPU nor torch.
+"""Compiles kernels.py and gluon_kernels.py to PTX. Needs `pip install triton==3.9.0`; needs neither a GPU nor torch.
 
     python3 compile.py OUTDIR [--arch 100|90] [--only REGEX]
 
@@ -26,7 +26,15 @@ def desc(rows, cols, dtype="bf16"):
     return f"tensordesc<{dtype}[{rows},{cols}]>"
 
 
-def cases(kernels, arch):
+def shared_desc(rows, cols):
+    """Signature of a host tensor descriptor of bf16 for Gluon, its rows shared out between the two CTAs of a pair."""
+    from triton.experimental.gluon.language import NVMMASharedLayout
+
+    layout = NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2, cga_layout=[[1, 0]])
+    return f"tensordesc<bf16[{rows},{cols}],{layout!r}>"
+
+
+def cases(kernels, gluon_kernels, arch):
     """Yields (name, function, signature, constexprs, options)."""
     blackwell = arch == 100
     warps = 4 if blackwell else 8
@@ -78,6 +86,12 @@ def cases(kernels, arch):
         dict(BM=256, BN=128, BK=64, WS=False), pipelined | dict(num_ctas=2),
     )
     if blackwell:
+        for name, rows in ("matmul_pair", 256), ("matmul_pair_m128", 128):
+            yield (
+                name, gluon_kernels.matmul_pair,
+                dict(a_desc=shared_desc(rows, 64), b_desc=shared_desc(128, 64), c_desc=shared_desc(rows, 128)) | sizes,
+                dict(BM=rows, BN=128, BK=64), dict(num_warps=4, num_ctas=2),
+            )
         yield (
             "matmul_clc", kernels.matmul_persistent, maps | sizes,
             dict(PROGRAMS=4, WS=False, FLAT=False) | tile, pipelined | dict(clc=True),
@@ -100,19 +114,27 @@ def cases(kernels, arch):
         )
 
 
+def plain(ty):
+    """A type without Gluon's layout."""
+    return re.sub(r"\],.*>$", "]>", ty)
+
+
 def compile_one(triton, arch, out, name, fn, signature, constants, options):
     """Compiles one kernel and writes its two files."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
 
     full = signature | {k: "constexpr" for k in constants}
     full = {a: full[a] for a in fn.arg_names}
     position = {a: i for i, a in enumerate(fn.arg_names)}
     divisible = [a for a in full if full[a].startswith("*") or a in DIVISIBLE]
-    source = ASTSource(
+    gluon = isinstance(fn, GluonJITFunction)
+    source = (GluonASTSource if gluon else ASTSource)(
         fn=fn, signature=full, constexprs={(position[k],): v for k, v in constants.items()},
         attrs={(position[a],): [["tt.divisibility", 16]] for a in divisible},
     )
+    text = HERE / ("gluon_kernels.py" if gluon else "kernels.py")
     options = options | dict(enable_fp_fusion=True)
     kernel = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
     ptx, meta = kernel.asm["ptx"], kernel.metadata._asdict()
@@ -123,7 +145,7 @@ def compile_one(triton, arch, out, name, fn, signature, constants, options):
         "entry": meta["name"],
         "target": f"sm_{arch}a",
         "triton": triton.__version__,
-        "source_sha256": hashlib.sha256((HERE / "kernels.py").read_bytes()).hexdigest(),
+        "source_sha256": hashlib.sha256(text.read_bytes()).hexdigest(),
         "ptx_sha256": hashlib.sha256(ptx.encode()).hexdigest(),
         "num_warps": meta["num_warps"],
         "num_ctas": meta["num_ctas"],
@@ -134,7 +156,7 @@ def compile_one(triton, arch, out, name, fn, signature, constants, options):
         "profile_scratch_size": meta["profile_scratch_size"],
         "profile_scratch_align": meta["profile_scratch_align"],
         # Constexprs vanish from the parameter list.
-        "signature": [[a, t] for a, t in full.items() if t != "constexpr"],
+        "signature": [[a, plain(t)] for a, t in full.items() if t != "constexpr"],
         "divisible_by_16": divisible,
         "constexprs": constants,
         # One entry per `tensordesc` of the signature, in order.
@@ -160,10 +182,11 @@ def main():
             sys.exit(f"no triton here: python3 -m venv DIR && DIR/bin/pip install triton=={TRITON}")
         if triton.__version__ != TRITON:
             sys.exit(f"triton {triton.__version__} found; the recorded kernels are of {TRITON}")
+        import gluon_kernels
         import kernels
 
         args.out.mkdir(parents=True, exist_ok=True)
-        for name, fn, signature, constants, options in cases(kernels, args.arch):
+        for name, fn, signature, constants, options in cases(kernels, gluon_kernels, args.arch):
             if not args.only.search(name):
                 continue
             size, meta = compile_one(triton, args.arch, args.out, name, fn, signature, constants, options)

@@ -33,6 +33,8 @@ const COMMITTED: &[(&str, &str, &str)] = committed![
     "matmul_fp8",
     "matmul_tf32",
     "matmul_two_ctas",
+    "matmul_pair",
+    "matmul_pair_m128",
     "matmul_clc",
     "matmul_mxfp8",
     "gather_add",

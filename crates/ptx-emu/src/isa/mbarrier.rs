@@ -173,6 +173,17 @@ impl Mbarrier {
         self.word = self.word & !(0x1f_ffff << 21) | neg << 21;
     }
 
+    /// One more arrival, or `count` of them, must come in the phase under way (`cp.async.mbarrier.arrive` without
+    /// `.noinc`, before its own arrivals). False where the count would leave its field.
+    pub fn await_more(&mut self, count: u32) -> bool {
+        let n = self.pending().saturating_add(count);
+        if n >= COUNT_LIMIT {
+            return false;
+        }
+        self.set_pending(n);
+        true
+    }
+
     /// Completes the phase where nothing is pending any more. Returns whether it did.
     fn check(&mut self) -> bool {
         let done = self.pending() == 0 && self.tx() == 0;

@@ -381,8 +381,13 @@ impl Machine<'_> {
         self.addr_defined(c, w, pc, m, addr)?;
         let l = m.trailing_zeros() as usize;
         let mbar = self.own_shared(c, w, pc, l, addr)?;
-        if !noinc {
-            return Err(super::run::Stop::Unsupported("cp.async.mbarrier.arrive without .noinc".into(), pc));
+        self.completes_on(c, w, pc, mbar)?;
+        if !noinc
+            && let Some(b) = c.mbars.get_mut(&mbar)
+            && !b.bar.await_more(m.count_ones())
+        {
+            let text = format!("`{}` lets more than 1048575 arrivals be pending", self.opcode(pc));
+            return Err(self.fault(c, w, pc, m, Fault::new(Code::MbarrierCount, text)));
         }
         let warp = &c.warps[w];
         let after: Vec<OpId> = warp.cp_open.iter().chain(warp.cp_groups.iter().flatten()).copied().collect();
