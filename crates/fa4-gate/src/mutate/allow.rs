@@ -16,6 +16,12 @@ use crate::mutate::report::Row;
 pub struct Entry {
     /// The source line, without surrounding blanks.
     pub at: String,
+    /// The line that calls the helper which it stands in, where not every call is meant.
+    #[serde(default)]
+    pub via: Option<String>,
+    /// The line before either, where two lines of the kernel read alike.
+    #[serde(default)]
+    pub after: Option<String>,
     /// Instruction and change, as in a mutant's name: `tcgen05.fence delete`.
     pub mutation: String,
     /// Variants that it holds for; all if not given.
@@ -65,25 +71,26 @@ impl AllowList {
     }
 
     /// Why a survivor may survive.
-    pub fn reason(&self, at: &str, mutation: &str, target: &str) -> Option<&str> {
-        let entry = self.entries.iter().find(|e| e.covers(at, mutation, target))?;
-        Some(&entry.reason)
+    pub fn reason(&self, row: &Row) -> Option<&str> {
+        Some(&self.entries.iter().find(|e| e.covers(row))?.reason)
     }
 
     /// Entries that no survivor of a complete run needs.
     pub fn stale<'a>(&'a self, rows: &'a [Row]) -> impl Iterator<Item = &'a Entry> {
         let needed = |entry: &Entry| {
             let survivors = rows.iter().filter(|row| !row.outcome.is_noticed());
-            survivors.into_iter().any(|row| entry.covers(&row.at, &row.mutation, &row.target))
+            survivors.into_iter().any(|row| entry.covers(row))
         };
         self.entries.iter().filter(move |entry| !needed(entry))
     }
 }
 
 impl Entry {
-    fn covers(&self, at: &str, mutation: &str, target: &str) -> bool {
-        self.at == at
-            && self.mutation == mutation
-            && (self.variants.is_empty() || self.variants.iter().any(|v| v == target))
+    fn covers(&self, row: &Row) -> bool {
+        self.at == row.at
+            && self.via.as_ref().is_none_or(|via| *via == row.via)
+            && self.after.as_ref().is_none_or(|after| row.after.contains(after))
+            && self.mutation == row.mutation
+            && (self.variants.is_empty() || self.variants.contains(&row.target))
     }
 }

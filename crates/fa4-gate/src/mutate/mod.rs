@@ -87,7 +87,7 @@ pub fn run(args: &MutateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         });
     }
     for row in &mut rows {
-        row.justified = allowed.reason(&row.at, &row.mutation, &row.target).map(str::to_string);
+        row.justified = allowed.reason(row).map(str::to_string);
     }
     if let Some(path) = &args.json {
         report::write_json(path, &rows)?;
@@ -195,7 +195,11 @@ fn print(
     }
     for row in rows.iter().filter(|row| row.is_hole()) {
         println!("hole: {} {} {}", row.target, row.id, row.outcome.word());
-        println!("    {}", row.at);
+        println!(
+            "    {}{}",
+            row.at,
+            if row.via.is_empty() { String::new() } else { format!("  <-  {}", row.via) }
+        );
     }
     if complete {
         for entry in allowed.stale(rows) {

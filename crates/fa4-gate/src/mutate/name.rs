@@ -1,5 +1,5 @@
-//! What a mutant is called: the line of the kernel that leads to the instruction, the instruction, the barrier that the line
-//! speaks of, the change, and a number where a line leads to several.
+//! What a mutant is called: the line of the kernel that leads to the instruction (and the line that calls the helper which it
+//! stands in), the instruction, the barrier that the line speaks of, the change, and a number where lines lead to several.
 //!
 //! Instructions stand in one-instruction functions of `cuda/ptx/`, inlined through `cuda/prim/` and the kernel's own
 //! helpers; the line that matters is the one in the kernel's file, innermost first.
@@ -21,6 +21,10 @@ pub struct Mutant {
     pub id: String,
     /// The source line's text.
     pub at: String,
+    /// The text of the line that calls the helper which `at` stands in; empty where it is no helper's.
+    pub via: String,
+    /// The text of the lines before `at` and before `via`.
+    pub after: [String; 2],
     /// Instruction and change, as the allow-list spells them.
     pub what: String,
     /// The mutation.
@@ -67,10 +71,16 @@ pub fn name_all(
     let mut numbers = BTreeMap::<String, usize>::new();
     let mut all = Vec::new();
     for mutation in mutations {
-        let place = in_file(module, function, mutation.at, source);
-        let (line, at) = match place {
-            Some(line) => (line.to_string(), sources.line(source, line)?),
-            None => ("?".to_string(), String::new()),
+        let lines = in_file(module, function, mutation.at, source);
+        let text = |line: Option<u32>| line.map_or(Ok(String::new()), |line| sources.line(source, line));
+        let (line, caller) = (lines.first().copied(), lines.get(1).copied());
+        let before = |line: Option<u32>| line.and_then(|line| line.checked_sub(1));
+        let (at, via) = (text(line)?, text(caller)?);
+        let after = [text(before(line))?, text(before(caller))?];
+        let number = |line: Option<u32>| line.map_or("?".to_string(), |line| line.to_string());
+        let line = match caller {
+            None => number(line),
+            Some(_) => format!("{}<{}", number(line), number(caller)),
         };
         let barrier = barrier_of(&at).map_or(String::new(), |name| format!("({name})"));
         let what = format!("{} {}", mutation.instruction, mutation.change);
@@ -78,23 +88,24 @@ pub fn name_all(
         let number = numbers.entry(base.clone()).or_default();
         *number += 1;
         let id = if *number == 1 { base } else { format!("{base} #{number}") };
-        all.push(Mutant { id, at, what, mutation });
+        all.push(Mutant { id, at, via, after, what, mutation });
     }
     Ok(all)
 }
 
-/// The line of `source` that an instruction was inlined into, innermost first.
-fn in_file(module: &Module, function: &Function, at: usize, source: &str) -> Option<u32> {
+/// The lines of `source` that an instruction was inlined into, innermost first.
+fn in_file(module: &Module, function: &Function, at: usize, source: &str) -> Vec<u32> {
+    let mut lines = Vec::new();
     let mut loc = function.body[at].span.loc;
     while loc != 0 {
-        let here = module.locs.get(loc as usize - 1)?;
+        let Some(here) = module.locs.get(loc as usize - 1) else { break };
         let file = module.files.iter().find(|(number, _)| *number == here.file);
         if file.is_some_and(|(_, path)| path.ends_with(source)) {
-            return Some(here.line);
+            lines.push(here.line);
         }
         loc = here.inlined_at;
     }
-    None
+    lines
 }
 
 /// The barrier that a line speaks of: `ctx.bar(NAME, …)`.

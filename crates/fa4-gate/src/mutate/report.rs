@@ -27,6 +27,11 @@ pub struct Row {
     pub class: &'static str,
     /// The source line.
     pub at: String,
+    /// The line that calls the helper which it stands in.
+    pub via: String,
+    /// The lines before these two.
+    #[serde(skip)]
+    pub after: [String; 2],
     /// Instruction and change.
     pub mutation: String,
     /// How it ended, and by what it was noticed.
@@ -47,6 +52,8 @@ impl Row {
             id: mutant.id.clone(),
             class: mutant.mutation.class.as_str(),
             at: mutant.at.clone(),
+            via: mutant.via.clone(),
+            after: mutant.after.clone(),
             mutation: mutant.what.clone(),
             outcome,
             justified: None,

@@ -71,7 +71,7 @@ impl State {
 /// Names what an outcome depends on: the kernel's text, the case, the seeds, and this very program.
 pub fn fingerprint(ptx: &str, target: &Target, seeds: &Range<u64>) -> String {
     let mut hash = DefaultHasher::new();
-    (ptx, target.name(), target.seqlens, target.grid, seeds.start, seeds.end).hash(&mut hash);
+    (ptx, target.name(), target.sizes, target.grid, seeds.start, seeds.end).hash(&mut hash);
     // The program by size and time: reading 30 MB to hash them would cost more than a mutant.
     if let Ok(meta) = std::env::current_exe().and_then(std::fs::metadata) {
         (meta.len(), meta.modified().ok()).hash(&mut hash);

@@ -11,6 +11,8 @@ fn row(class: Class, outcome: Outcome) -> Row {
         id: "k.cu:1 x".into(),
         class: class.as_str(),
         at: "wait();".into(),
+        via: "caller();".into(),
+        after: ["before();".into(), "before_caller();".into()],
         mutation: "x delete".into(),
         outcome,
         justified: None,
@@ -25,11 +27,18 @@ fn survivors_need_a_reason() {
     let mut rows =
         vec![row(Class::Wait, Outcome::Survived), row(Class::Fence, Outcome::Hang("deadlock".into()))];
     assert!(rows[0].is_hole() && !rows[1].is_hole());
-    rows[0].justified = list.reason("wait();", "x delete", "v").map(str::to_string);
+    rows[0].justified = list.reason(&rows[0]).map(str::to_string);
     assert!(!rows[0].is_hole());
     assert_eq!(list.stale(&rows).count(), 0);
     assert_eq!(list.stale(&rows[1..]).count(), 1);
-    assert!(list.reason("other();", "x delete", "v").is_none());
+    let other = Row { at: "other();".into(), ..rows[0].clone() };
+    assert!(list.reason(&other).is_none());
+    // Two lines alike are told apart by what stands above them.
+    let mut narrow = list.clone();
+    narrow.entries[0].after = Some("before_caller();".into());
+    narrow.entries[0].via = Some("caller();".into());
+    assert!(narrow.reason(&rows[0]).is_some());
+    assert!(narrow.reason(&Row { after: Default::default(), ..rows[0].clone() }).is_none());
     assert_eq!(report::summary(&rows), "2 mutants: 1 noticed, 1 survivors justified, 0 holes");
     assert!(
         AllowList::parse("[[survivor]]\nat = 'a'\nmutation = 'b'\nreason = 'ok'\n")
