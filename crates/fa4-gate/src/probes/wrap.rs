@@ -9,7 +9,9 @@ use std::fmt::Write as _;
 /// # Errors
 /// What in the file has another form.
 pub fn cuda(ptx: &str) -> Result<String, String> {
-    let mut text = String::from("struct alignas(64) Map { char bytes[128]; };\n");
+    let mut text = String::from(
+        "struct alignas(64) WithMap { const void* in; void* out; alignas(64) char map[128]; };\n",
+    );
     let mut entries = 0;
     for part in ptx.split(".visible .entry ").skip(1) {
         kernel(part, &mut text)?;
@@ -43,19 +45,22 @@ fn kernel(part: &str, text: &mut String) -> Result<(), String> {
         };
         attributes += &attribute;
     }
-    let mut declared = vec!["const void*", "void*"];
+    let [input, output, map] = ["in", "out", "map"].map(|suffix| format!("{name}_{suffix}"));
     let mut body = body.to_string();
-    let names = ["in", "out", "map"].map(|suffix| format!("{name}_{suffix}"));
-    if params.contains(&names[2]) {
-        declared.push("const __grid_constant__ Map");
-    }
-    for (i, old) in names.iter().enumerate() {
-        body = body.replace(old.as_str(), &format!("{name}_param_{i}"));
-    }
+    // Drivers put a parameter that is aligned to 64 where its address in the constant bank is, not its offset in the
+    // block: 48 bytes behind two pointers. So a map and its pointers are one parameter.
+    let declared = if params.contains(&map) {
+        body = body.replace(&output, &format!("{name}_param_0+8"));
+        body = body.replace(&map, &format!("{name}_param_0+64"));
+        "const __grid_constant__ WithMap"
+    } else {
+        body = body.replace(&output, &format!("{name}_param_1"));
+        "const void*, void*"
+    };
+    body = body.replace(&input, &format!("{name}_param_0"));
     let _ = writeln!(
         text,
-        "extern \"C\" __global__ void{attributes} {name}({})\n{{\nasm volatile(\n\"{{\\n\"",
-        declared.join(", ")
+        "extern \"C\" __global__ void{attributes} {name}({declared})\n{{\nasm volatile(\n\"{{\\n\""
     );
     for line in body.lines().filter(|line| !line.trim().is_empty()) {
         let line = line.replace('\\', "\\\\").replace('"', "\\\"");
@@ -86,10 +91,10 @@ mod tests {
     fn parameters_are_renamed_and_all_else_stays() {
         let text = cuda(PTX).unwrap();
         assert!(
-            text.contains("void __maxnreg__(168) k(const void*, void*, const __grid_constant__ Map)"),
+            text.contains("void __maxnreg__(168) k(const __grid_constant__ WithMap)"),
             "{text}"
         );
-        for line in ["    ld.param.u64 %r0, [k_param_0];", "    mov.b64 %r1, k_param_2;", "    ret;"] {
+        for line in ["    ld.param.u64 %r0, [k_param_0];", "    mov.b64 %r1, k_param_0+64;", "    ret;"] {
             assert!(text.contains(&format!("\"{line}\\n\"\n")), "{line}: {text}");
         }
         assert!(!text.contains("k_in") && !text.contains("k_map"));
