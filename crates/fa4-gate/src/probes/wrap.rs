@@ -90,10 +90,7 @@ mod tests {
     #[test]
     fn parameters_are_renamed_and_all_else_stays() {
         let text = cuda(PTX).unwrap();
-        assert!(
-            text.contains("void __maxnreg__(168) k(const __grid_constant__ WithMap)"),
-            "{text}"
-        );
+        assert!(text.contains("void __maxnreg__(168) k(const __grid_constant__ WithMap)"), "{text}");
         for line in ["    ld.param.u64 %r0, [k_param_0];", "    mov.b64 %r1, k_param_0+64;", "    ret;"] {
             assert!(text.contains(&format!("\"{line}\\n\"\n")), "{line}: {text}");
         }
