@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use fa4_host::emu::EmuDevice;
 use fa4_host::error::DeviceError;
-use fa4_host::route;
+use fa4_host::routes::route_among;
 use fa4_host::tensor_map::Fill;
 use fa4_kernels::compile::{Builder, CUDA_FOLDER};
 use fa4_kernels::manifest::ROWS;
@@ -225,7 +225,8 @@ fn judge(path: &Path, twin: &Twin, root: &Path, toolchain: &Toolchain) -> Result
     twin.apply(path, &cuda)?;
     let bad = |what: String| GateError::Twin { path: path.to_path_buf(), what };
     let case = twin.case(1).map_err(bad)?;
-    let row = route(&case.problem).map_err(|e| bad(e.to_string()))?;
+    let rows = ROWS.iter().filter(|row| row.kernel == twin.kernel);
+    let row = route_among(&case.problem, rows).map_err(|e| bad(e.to_string()))?;
     let builder = Builder::with_toolchain(&folder, toolchain.clone());
     let kernels = compile(&builder, &folder, None, |other| other == row)?;
     let kernel = kernels.iter().find(|k| k.row.entry == row.entry);

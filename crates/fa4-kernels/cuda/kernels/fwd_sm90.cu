@@ -74,6 +74,10 @@ constexpr u32 kKvBytes = kPanels * kKvPanelBytes;
 // two tiles. With a slot to spare, the next tile's Q is there before this one's O has left.
 constexpr u32 kQStages = min_u32((227 * 1024 - 256 - kKvStages * kKvBytes) / kQBytes, 2 * kGroups);
 static_assert(kQStages >= kGroups, "a Q slot for each group");
+// Where a slot goes from group to group, a group that waits for its Q must know that the slot's former Q, another
+// group's, had come: the parity that it waits for is that of the phase before, too. Turns tell it, since a group takes
+// one in each tile behind its own wait for Q. A tile of one block has no turns by nature, so it gets one.
+constexpr bool kSlotsChangeGroups = kQStages % kGroups != 0;
 
 // Named barriers: a group's turn to issue, and a group among itself.
 constexpr u32 kBarTurn = 1;
@@ -508,6 +512,10 @@ __device__ __forceinline__ void attend(const Ctx& ctx, u32 index) {
         wait_full(ctx.bar(Q_full, group.q_ring.stage), group.q_ring.phase);
         if (kMask != Mask::kFull && job.end_block * kTileN < ctx.p.seqlen_k) COVER("blocks_skipped_right");
         if (kMask == Mask::kGeneral && job.first_block > 0) COVER("blocks_skipped_left");
+        if (kSlotsChangeGroups && job.end_block - job.first_block < 2) {
+            take_turn(index);
+            pass_turn(index);
+        }
         if (job.first_block < job.end_block) attend_blocks(ctx, job, group, f);
         finish_tile(ctx, job, group, f.rows, f.o);
 #pragma unroll
