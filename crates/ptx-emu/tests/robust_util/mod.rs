@@ -193,7 +193,8 @@ fn wound(text: &mut Vec<u8>, random: &mut Random) {
     let piece = |(start, end): (usize, usize)| text[start..end].to_vec();
     match random.below(24) {
         0..4 => drop(text.drain(a.0..a.1)),
-        4..7 => drop(text.splice(a.1..a.1, piece(a))),
+        // A blank before it: digits must not join to a size that is rightly asked for, and large.
+        4..7 => drop(text.splice(a.1..a.1, [b" ", &*piece(a)].concat())),
         7..10 => drop(text.splice(a.0..a.1, piece(b))),
         10..13 => {
             let (first, second) = if a.0 <= b.0 { (a, b) } else { (b, a) };
