@@ -33,6 +33,8 @@ pub enum LaunchFileError {
 
 /// Most bytes of a buffer that are generated or read; `zeros` and `poison` have no limit.
 const MOST_BYTES: u64 = 1 << 32;
+/// Strictest alignment of a buffer.
+const MOST_ALIGN: u64 = 1 << 30;
 /// Nesting of structs.
 const DEEPEST: u32 = 8;
 
@@ -178,9 +180,15 @@ impl<'t> Resolver<'t> {
         let Some(bytes) = bytes else {
             return Err(self.error(at, format!("the shape {shape:?} takes more than 64 TiB")));
         };
+        // What is checked byte by byte and written to a file must fit a file.
+        if b.output.is_some() && bytes > MOST_BYTES {
+            let e = self.error(at, format!("an output of {bytes} bytes; at most {MOST_BYTES}"));
+            return Err(e.help("leave `output` away, or make the buffer smaller"));
+        }
         let align = match b.align {
-            Some(a) if !a.get_ref().is_power_of_two() => {
-                return Err(self.error(a.span().start, "`align` must be a power of two"));
+            Some(a) if !a.get_ref().is_power_of_two() || *a.get_ref() > MOST_ALIGN => {
+                let text = format!("`align` must be a power of two, at most {MOST_ALIGN}");
+                return Err(self.error(a.span().start, text));
             }
             Some(a) => a.into_inner(),
             None => 256,

@@ -4,6 +4,7 @@
 //! [`super::decode_async`]; register-only ones by [`crate::isa::alu`]. A modifier that is not understood makes
 //! the instruction unsupported: nothing is guessed.
 
+use super::decode_async::arg;
 use super::hb::{Order, Scope};
 use super::inst::*;
 use crate::isa::alu::{self, AluClass};
@@ -248,8 +249,8 @@ impl Cx<'_> {
             "mapa" | "getctarank" => self.rank_of_address(op, args),
             "isspacep" => {
                 let place = place_of(op)?;
-                let d = self.slots.dst_p(&args[0])?;
-                let s = self.slots.src64(&args[1], Ty::U64)?;
+                let d = self.slots.dst_p(arg(op, args, 0)?)?;
+                let s = self.slots.src64(arg(op, args, 1)?, Ty::U64)?;
                 Ok(One::new(Inst::IsSpace(d, s, place), C::Other).src([(Class::R64, s)]).dst([(Class::P, d)]))
             }
             "shfl" => self.shfl(op, args),
@@ -257,11 +258,11 @@ impl Cx<'_> {
             "redux" => self.redux(op, args),
             "match" => self.match_sync(op, args),
             "activemask" => {
-                let d = self.slots.dst32(&args[0])?;
+                let d = self.slots.dst32(arg(op, args, 0)?)?;
                 Ok(One::new(Inst::ActiveMask(d), C::Warp).dst([(Class::R32, d)]))
             }
             "elect" => {
-                let (d, p) = match &args[0] {
+                let (d, p) = match arg(op, args, 0)? {
                     Operand::Pair(d, p) => (
                         match **d {
                             Operand::Sink => None,
@@ -271,7 +272,7 @@ impl Cx<'_> {
                     ),
                     p => (None, self.slots.dst_p(p)?),
                 };
-                let m = self.slots.src32(&args[1], Ty::U32)?;
+                let m = self.slots.src32(arg(op, args, 1)?, Ty::U32)?;
                 let mut one =
                     One::new(Inst::Elect(d, p, m), C::Warp).src([(Class::R32, m)]).dst([(Class::P, p)]);
                 one.dsts.extend(d.map(|d| (Class::R32, d)));
@@ -280,14 +281,14 @@ impl Cx<'_> {
             "bar" | "barrier" => self.bar(op, args),
             "mov" if matches!(args.get(1), Some(Operand::Special(s)) if is_clock(s)) => {
                 let d = match op.mods.last().and_then(|m| type_of(m)).map(Ty::bytes) {
-                    Some(8) => (Class::R64, self.slots.dst64(&args[0])?),
-                    _ => (Class::R32, self.slots.dst32(&args[0])?),
+                    Some(8) => (Class::R64, self.slots.dst64(arg(op, args, 0)?)?),
+                    _ => (Class::R32, self.slots.dst32(arg(op, args, 0)?)?),
                 };
                 Ok(One::new(Inst::Clock(d), C::Other).dst([d]))
             }
             "mov" if matches!(args.get(1), Some(Operand::Sym(..))) => {
-                let value = self.own_symbol(&args[1])?;
-                self.alu(op, &[args[0].clone(), value])
+                let value = self.own_symbol(arg(op, args, 1)?)?;
+                self.alu(op, &[arg(op, args, 0)?.clone(), value])
             }
             "mbarrier"
             | "cp"
@@ -325,11 +326,11 @@ impl Cx<'_> {
     /// Hints without effect here. Their operands are still addresses, but nothing is touched.
     fn hint(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
         if op.mnemonic == "createpolicy" {
-            let d = self.slots.dst64(&args[0])?;
+            let d = self.slots.dst64(arg(op, args, 0)?)?;
             let z = self.slots.imm64(0);
             let mov = Opcode { text: "mov.b64".into(), mnemonic: "mov".into(), mods: vec!["b64".into()] };
             let _ = (d, z);
-            return self.alu(&mov, &[args[0].clone(), Operand::Int(0)]);
+            return self.alu(&mov, &[arg(op, args, 0)?.clone(), Operand::Int(0)]);
         }
         Ok(One::new(Inst::Nop, OpClass::Other))
     }
@@ -541,7 +542,7 @@ impl Cx<'_> {
         let (Some(kind), Some(ty)) = (kind, ty) else { return unsupported(format!("opcode `{}`", op.text)) };
         let wide = ty.bytes() == 8;
         let returns = op.mnemonic == "atom";
-        let rest = if returns { &args[1..] } else { args };
+        let rest = args.get(usize::from(returns)..).unwrap_or_default();
         let class = if wide { Class::R64 } else { Class::R32 };
         let src = |s: &mut Slots, o: &Operand| {
             if wide {
@@ -556,8 +557,8 @@ impl Cx<'_> {
             Some(o) if returns => Some(self.slots.dst32(o)?),
             _ => None,
         };
-        let addr = self.addr(&rest[0])?;
-        let b = src(&mut self.slots, &rest[1])?;
+        let addr = self.addr(arg(op, rest, 0)?)?;
+        let b = src(&mut self.slots, arg(op, rest, 1)?)?;
         let c = match (kind, rest.get(2)) {
             (AtomOp::Cas, Some(o)) => Some(src(&mut self.slots, o)?),
             (AtomOp::Cas, None) => return unsupported("atom.cas with one operand"),
@@ -585,8 +586,8 @@ impl Cx<'_> {
                 m => return Err(reject(op, m)),
             }
         }
-        let d = self.slots.dst64(&args[0])?;
-        let s = match &args[1] {
+        let d = self.slots.dst64(arg(op, args, 0)?)?;
+        let s = match arg(op, args, 1)? {
             Operand::Sym(s, off) => {
                 let value = self.own_symbol(&Operand::Sym(*s, *off))?;
                 self.slots.src64(&value, Ty::U64)?
@@ -666,9 +667,9 @@ impl Cx<'_> {
             _ if has("xor") => ReduxOp::Xor,
             _ => return unsupported(format!("opcode `{}`", op.text)),
         };
-        let d = self.slots.dst32(&args[0])?;
-        let s = self.slots.src32(&args[1], Ty::U32)?;
-        let m = self.slots.src32(&args[2], Ty::U32)?;
+        let d = self.slots.dst32(arg(op, args, 0)?)?;
+        let s = self.slots.src32(arg(op, args, 1)?, Ty::U32)?;
+        let m = self.slots.src32(arg(op, args, 2)?, Ty::U32)?;
         Ok(One::new(Inst::Redux(kind, d, s, m), OpClass::Warp)
             .src([(Class::R32, s), (Class::R32, m)])
             .dst([(Class::R32, d)]))
@@ -676,16 +677,16 @@ impl Cx<'_> {
 
     fn match_sync(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
         let all = op.has("all");
-        let (d, p) = match &args[0] {
+        let (d, p) = match arg(op, args, 0)? {
             Operand::Pair(d, p) => (self.slots.dst32(d)?, Some(self.slots.dst_p(p)?)),
             d => (self.slots.dst32(d)?, None),
         };
         let v = if op.has("b64") {
-            (Class::R64, self.slots.src64(&args[1], Ty::U64)?)
+            (Class::R64, self.slots.src64(arg(op, args, 1)?, Ty::U64)?)
         } else {
-            (Class::R32, self.slots.src32(&args[1], Ty::U32)?)
+            (Class::R32, self.slots.src32(arg(op, args, 1)?, Ty::U32)?)
         };
-        let m = self.slots.src32(&args[2], Ty::U32)?;
+        let m = self.slots.src32(arg(op, args, 2)?, Ty::U32)?;
         let mut one = One::new(Inst::Match(all, d, p, v, m), OpClass::Warp)
             .src([v, (Class::R32, m)])
             .dst([(Class::R32, d)]);
@@ -696,7 +697,7 @@ impl Cx<'_> {
     fn bar(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
         let has = |m| op.has(m);
         if has("warp") {
-            let m = self.slots.src32(&args[0], Ty::U32)?;
+            let m = self.slots.src32(arg(op, args, 0)?, Ty::U32)?;
             return Ok(One::new(Inst::BarWarp(m), OpClass::Warp).src([(Class::R32, m)]));
         }
         if has("cluster") {
@@ -710,7 +711,7 @@ impl Cx<'_> {
             _ if has("arrive") => BarOp::Arrive,
             _ => return unsupported(format!("opcode `{}`", op.text)),
         };
-        let id = self.slots.src32(&args[0], Ty::U32)?;
+        let id = self.slots.src32(arg(op, args, 0)?, Ty::U32)?;
         let count = args.get(1).map(|o| self.slots.src32(o, Ty::U32)).transpose()?;
         let aligned = op.mnemonic == "bar" || has("aligned");
         let mut one = One::new(Inst::Bar(kind, id, count, aligned), OpClass::Barrier).src([(Class::R32, id)]);

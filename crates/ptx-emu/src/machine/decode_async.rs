@@ -99,7 +99,7 @@ impl Cx<'_> {
         );
         let (mut token, mut pred) = (None, None);
         if at == 1 {
-            match &args[0] {
+            match arg(op, args, 0)? {
                 Operand::Sink => {}
                 o if waits => pred = Some(self.slots.dst_p(o)?),
                 o => token = Some(self.slots.dst64(o)?),

@@ -15,6 +15,10 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Most shared memory a CTA can have (227 KiB).
 pub const MAX_SHARED: u32 = 232_448;
+/// Most local memory of a thread: a warp's lies in one piece, whether touched or not.
+const MAX_LOCAL: u64 = 64 << 10;
+/// Most CTAs along each axis of a grid.
+const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
 fn launch_fault(message: String, help: &str) -> Verdict {
     Verdict::Fault(Box::new(Fault::new(Code::Launch, message).help(help)))
@@ -28,15 +32,22 @@ fn cannot(what: impl Into<String>, line: u32) -> Verdict {
 pub(super) fn prepare(launch: &Launch<'_>, gmem: &mut GlobalMemory) -> Result<Program, Verdict> {
     let m = launch.module;
     let f = entry(m, launch.entry)?;
-    let threads = launch.block.iter().map(|&x| u64::from(x)).product::<u64>();
+    let product = |v: [u32; 3]| v.iter().fold(1u64, |n, &x| n.saturating_mul(u64::from(x)));
+    let threads = product(launch.block);
     if threads == 0 || threads > 1024 {
         return Err(launch_fault(
             format!("block {:?} has {threads} threads", launch.block),
             "1 to 1024 threads",
         ));
     }
+    if launch.grid.iter().zip(MAX_GRID).any(|(&n, most)| n == 0 || n > most) {
+        return Err(launch_fault(
+            format!("grid {:?} of CTAs", launch.grid),
+            "1 to 2147483647 CTAs along x, 1 to 65535 along y and z",
+        ));
+    }
     if let Some(r) = f.reqntid
-        && r.iter().map(|&x| u64::from(x.max(1))).product::<u64>() != threads
+        && product(r.map(|x| x.max(1))) != threads
     {
         return Err(launch_fault(
             format!("block {:?} but the kernel says .reqntid {r:?}", launch.block),
@@ -44,15 +55,15 @@ pub(super) fn prepare(launch: &Launch<'_>, gmem: &mut GlobalMemory) -> Result<Pr
         ));
     }
     let cluster = super::cluster::dims(launch, f).map_err(|(text, help)| launch_fault(text, help))?;
-    let need = f.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0) as usize;
-    if launch.params.len() < need {
+    let need = f.params.iter().map(|p| u64::from(p.offset) + u64::from(p.size)).max().unwrap_or(0);
+    if (launch.params.len() as u64) < need {
         return Err(launch_fault(
             format!("the parameter buffer has {} bytes, `{}` reads {need}", launch.params.len(), f.name),
             "give every parameter of the kernel's declaration, in order",
         ));
     }
     let layout = place(m, f, gmem)?;
-    if layout.static_smem + launch.dynamic_smem > MAX_SHARED {
+    if layout.static_smem.saturating_add(launch.dynamic_smem) > MAX_SHARED {
         return Err(launch_fault(
             format!(
                 "{} bytes of static and {} of dynamic shared memory exceed {MAX_SHARED}",
@@ -88,16 +99,18 @@ fn entry<'a>(m: &'a Module, name: &str) -> Result<&'a Function, Verdict> {
 fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Verdict> {
     let mut l =
         Layout { module_vars: vec![0; m.vars.len()], func_vars: vec![0; f.vars.len()], ..Layout::default() };
-    let mut shared_end = WINDOW_BASE;
-    let put_shared = |v: &Var, end: &mut u32| {
-        let at = end.next_multiple_of(v.align.max(1));
-        *end = at + v.size.unwrap_or(0) as u32;
-        u64::from(at)
+    // In 64 bits and saturating: what does not fit is told below, not wrapped.
+    let mut shared_end = u64::from(WINDOW_BASE);
+    let mut local_end = 0u64;
+    let put = |v: &Var, end: &mut u64| {
+        let at = end.checked_next_multiple_of(u64::from(v.align.max(1))).unwrap_or(u64::MAX);
+        *end = at.saturating_add(v.size.unwrap_or(0));
+        at
     };
     for (i, v) in m.vars.iter().enumerate() {
         match v.space {
             Space::Shared if v.is_extern || v.size.is_none() => {}
-            Space::Shared => l.module_vars[i] = put_shared(v, &mut shared_end),
+            Space::Shared => l.module_vars[i] = put(v, &mut shared_end),
             Space::Global | Space::Const => {
                 // PTX: variables without an initialiser start as zero.
                 let size = v.size.unwrap_or(0);
@@ -127,27 +140,38 @@ fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Ve
     }
     for (i, v) in f.vars.iter().enumerate() {
         match v.space {
-            Space::Shared if !v.is_extern => l.func_vars[i] = put_shared(v, &mut shared_end),
-            Space::Local => {
-                let at = l.local_bytes.next_multiple_of(v.align.max(1));
-                l.local_bytes = at + v.size.unwrap_or(0) as u32;
-                l.func_vars[i] = u64::from(at);
-            }
+            Space::Shared if !v.is_extern => l.func_vars[i] = put(v, &mut shared_end),
+            Space::Local => l.func_vars[i] = put(v, &mut local_end),
             _ => {}
         }
     }
     // Dynamic shared memory follows, at the strictest alignment that an extern array asks for.
     let align =
         m.vars.iter().chain(&f.vars).filter(|v| v.space == Space::Shared && v.is_extern).map(|v| v.align);
-    let dynamic = shared_end.next_multiple_of(align.max().unwrap_or(16).max(16));
+    let align = u64::from(align.max().unwrap_or(16).max(16));
+    let dynamic = shared_end.checked_next_multiple_of(align).unwrap_or(u64::MAX);
+    let window = u64::from(WINDOW_BASE);
+    if dynamic - window > u64::from(MAX_SHARED) {
+        return Err(launch_fault(
+            format!("{} bytes of static shared memory exceed {MAX_SHARED}", dynamic - window),
+            "at most 227 KiB a CTA",
+        ));
+    }
+    if local_end > MAX_LOCAL {
+        return Err(cannot(
+            format!("{local_end} bytes of local memory a thread; at most {MAX_LOCAL}"),
+            f.line,
+        ));
+    }
+    l.local_bytes = local_end as u32;
     for (vars, out) in [(&m.vars, &mut l.module_vars), (&f.vars, &mut l.func_vars)] {
         for (i, v) in vars.iter().enumerate() {
             if v.space == Space::Shared && (v.is_extern || v.size.is_none()) {
-                out[i] = u64::from(dynamic);
+                out[i] = dynamic;
             }
         }
     }
-    l.static_smem = dynamic - WINDOW_BASE;
+    l.static_smem = (dynamic - window) as u32;
     Ok(l)
 }
 
@@ -164,7 +188,9 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3], race: b
         specials(prog, launch, id, w, &mut warp);
         warps.push(warp);
     }
-    let linear = id[0] + launch.grid[0] * (id[1] + launch.grid[1] * id[2]);
+    // Only a name for messages and clocks: a grid of more than 2^32 CTAs may wrap it.
+    let linear = launch.grid[1].wrapping_mul(id[2]).wrapping_add(id[1]);
+    let linear = launch.grid[0].wrapping_mul(linear).wrapping_add(id[0]);
     let lanes: Vec<u32> = warps.iter().map(|w| w.lanes).collect();
     let bytes = prog.layout.static_smem + launch.dynamic_smem;
     Cta {
