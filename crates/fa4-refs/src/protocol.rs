@@ -31,7 +31,6 @@ pub struct Request {
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
-#[allow(clippy::large_enum_variant, reason = "one at a time, on its way to a pipe")]
 pub enum Op {
     /// First of all: who are you? Answer: [`Hello`]. Must not load any library.
     Hello,
