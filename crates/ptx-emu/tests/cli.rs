@@ -152,13 +152,15 @@ fn unwritable_paths_are_refused_before_the_run() {
 #[test]
 fn a_closed_pipe_is_no_bug() {
     use std::process::Stdio;
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ptx-emu"))
+    // Closed before the program starts: it cannot fill the pipe first.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = Command::new(env!("CARGO_BIN_EXE_ptx-emu"))
         .args(["parse", "--print", &data("scale.ptx")])
-        .stdout(Stdio::piped())
+        .stdout(writer)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(141), "{}", text(&output));
     assert!(output.stderr.is_empty(), "{}", text(&output));

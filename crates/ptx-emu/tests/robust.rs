@@ -232,7 +232,7 @@ fn extremes_through_the_binary() {
         ("empty", vec![], 2),
         ("zeros", vec![0; 4096], 2),
         ("long_name", body(&format!(" {long}.b32 {long}, {long};")), 2),
-        ("long_label", body(&format!("{long}:\n bra {long};")), 0),
+        ("long_label", body(&[&long, ":\n bra ", &long, ";"].concat()), 0),
         ("deep_scopes", body(&"{\n".repeat(100_000)), 2),
         ("deep_vectors", body(&format!(" mov.b32 {}", "{".repeat(100_000))), 2),
         ("deep_brackets", body(&format!(" ld.b32 {}", "[".repeat(100_000))), 2),
