@@ -242,7 +242,13 @@ fn extremes_through_the_binary() {
         ("many_registers", body(" .reg .b32 %r<4000000000>;"), 2),
         ("huge_variable", body(" .shared .b8 s[99999999999999];"), 2),
         ("huge_rows", body(" .shared .b8 s[4][4000000000][4000000000];"), 2),
-        ("huge_initialiser", format!(".version 8.7\n.target sm_100a\n.address_size 64\n.global .b8 s[2][4000000000] = {{{{1}}, {{2}}}};\n").into_bytes(), 2),
+        (
+            "huge_initialiser",
+            ".version 8.7\n.target sm_100a\n.address_size 64\n.global .b8 s[2][4000000000] = {{1}, {2}};\n"
+                .as_bytes()
+                .to_vec(),
+            2,
+        ),
     ];
     for (name, bytes, code) in cases {
         let path = folder.join(format!("{name}.ptx"));
