@@ -2,6 +2,7 @@
 //! and reports missing waits, undefined values and broken barrier protocols.
 
 pub mod coverage;
+pub mod explain;
 pub mod fault;
 pub mod isa;
 pub mod launch;

@@ -232,7 +232,7 @@ fn extremes_through_the_binary() {
         ("empty", vec![], 2),
         ("zeros", vec![0; 4096], 2),
         ("long_name", body(&format!(" {long}.b32 {long}, {long};")), 2),
-        ("long_label", body(&format!("{long}:\n bra {long};")), 0),
+        ("long_label", body(&[&long, ":\n bra ", &long, ";"].concat()), 0),
         ("deep_scopes", body(&"{\n".repeat(100_000)), 2),
         ("deep_vectors", body(&format!(" mov.b32 {}", "{".repeat(100_000))), 2),
         ("deep_brackets", body(&format!(" ld.b32 {}", "[".repeat(100_000))), 2),
@@ -242,7 +242,13 @@ fn extremes_through_the_binary() {
         ("many_registers", body(" .reg .b32 %r<4000000000>;"), 2),
         ("huge_variable", body(" .shared .b8 s[99999999999999];"), 2),
         ("huge_rows", body(" .shared .b8 s[4][4000000000][4000000000];"), 2),
-        ("huge_initialiser", format!(".version 8.7\n.target sm_100a\n.address_size 64\n.global .b8 s[2][4000000000] = {{{{1}}, {{2}}}};\n").into_bytes(), 2),
+        (
+            "huge_initialiser",
+            ".version 8.7\n.target sm_100a\n.address_size 64\n.global .b8 s[2][4000000000] = {{1}, {2}};\n"
+                .as_bytes()
+                .to_vec(),
+            2,
+        ),
     ];
     for (name, bytes, code) in cases {
         let path = folder.join(format!("{name}.ptx"));

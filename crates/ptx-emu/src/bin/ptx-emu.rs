@@ -224,7 +224,7 @@ fn run(arguments: &Run) -> Result<u8, Failure> {
             let shown = render::verdict(&report.verdict, &Context { replay: Some(&replay), ..context });
             println!("{name}: {}", if report.is_clean() { "clean" } else { "not clean" });
             if !report.is_clean() {
-                print!("{shown}");
+                print!("{}", on_terminal(shown));
             }
             if !arguments.quiet {
                 print_findings(&report, &context);
@@ -281,9 +281,14 @@ fn one_run(
     Ok((report, arrays))
 }
 
+/// A report as standard output should show it.
+fn on_terminal(report: String) -> String {
+    if render::colour_wanted() { render::colour(&report) } else { report }
+}
+
 fn print_findings(report: &Report, context: &Context<'_>) {
     for finding in &report.strict {
-        print!("{}", context.fault(finding));
+        print!("{}", on_terminal(context.fault(finding)));
     }
     let c = &report.counters;
     println!(
@@ -355,6 +360,6 @@ fn explain(code: Option<&str>) -> Result<u8, Failure> {
     let Some(code) = Code::parse(text) else {
         return Err(format!("unknown code `{text}`; `ptx-emu explain` lists them all"));
     };
-    println!("{}\n\n{}", code.as_str(), code.explanation());
+    print!("{}", ptx_emu::explain::explain(code));
     Ok(0)
 }

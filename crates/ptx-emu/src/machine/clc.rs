@@ -30,7 +30,7 @@ impl Cx<'_> {
         match verb {
             "try_cancel" => {
                 let mut everywhere = false;
-                for m in &op.mods[1..] {
+                for m in op.mods.get(1..).unwrap_or_default() {
                     match m.as_str() {
                         "async" | "shared::cta" | "mbarrier::complete_tx::bytes" | "b128" => {}
                         "multicast::cluster::all" => everywhere = true,

@@ -168,7 +168,7 @@ impl Cx<'_> {
 
     fn replace(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
         let (mut field, mut place, mut wide) = (None, Place::Generic, false);
-        for m in &op.mods[1..] {
+        for m in op.mods.get(1..).unwrap_or_default() {
             match m.as_str() {
                 "tile" | "b1024" | "b32" => {}
                 "b64" => wide = true,
@@ -191,7 +191,7 @@ impl Cx<'_> {
     }
 
     fn cp_async(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
-        for m in &op.mods[1..] {
+        for m in op.mods.get(1..).unwrap_or_default() {
             match m.as_str() {
                 "ca" | "cg" | "shared" | "shared::cta" | "global" => {}
                 m if m.starts_with("L2::") => {}
@@ -339,7 +339,7 @@ impl Cx<'_> {
             }
             "commit" => {
                 let mut multicast = false;
-                for m in &op.mods[1..] {
+                for m in op.mods.get(1..).unwrap_or_default() {
                     match m.as_str() {
                         "cta_group::1"
                         | "cta_group::2"
@@ -358,7 +358,10 @@ impl Cx<'_> {
             "ld" | "st" => self.tmem_move(op, verb == "ld", args),
             "mma" => self.mma(op, args),
             "cp" => {
-                let rest: Vec<&str> = op.mods[1..]
+                let rest: Vec<&str> = op
+                    .mods
+                    .get(1..)
+                    .unwrap_or_default()
                     .iter()
                     .map(String::as_str)
                     .filter(|m| !m.starts_with("cta_group::"))
@@ -379,7 +382,7 @@ impl Cx<'_> {
 
     fn tmem_move(&mut self, op: &Opcode, load: bool, args: &[Operand]) -> Res<One> {
         let (mut shape, mut n, mut pack) = (None, 0u32, false);
-        for m in &op.mods[1..] {
+        for m in op.mods.get(1..).unwrap_or_default() {
             match m.as_str() {
                 "sync" | "aligned" | "b32" => {}
                 "pack::16b" if load => pack = true,
@@ -415,7 +418,7 @@ impl Cx<'_> {
     fn mma(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
         let (mut kind, mut ws) = (None, false);
         let (mut scaled, mut vec_size) = (None, None);
-        for m in &op.mods[1..] {
+        for m in op.mods.get(1..).unwrap_or_default() {
             match m.as_str() {
                 "cta_group::1" | "cta_group::2" => {}
                 "ws" => ws = true,

@@ -74,7 +74,7 @@ impl Cx<'_> {
         if verb == "mma_async" {
             return self.wgmma_async(op, args);
         }
-        if let Some(m) = op.mods[1..].iter().find(|m| !matches!(m.as_str(), "sync" | "aligned")) {
+        if let Some(m) = op.mods.iter().skip(1).find(|m| !matches!(m.as_str(), "sync" | "aligned")) {
             return Err(reject(op, m));
         }
         match verb {
@@ -86,8 +86,13 @@ impl Cx<'_> {
     }
 
     fn wgmma_async(&mut self, op: &Opcode, args: &[Operand]) -> Res<One> {
-        let rest: Vec<&str> =
-            op.mods[1..].iter().map(String::as_str).filter(|m| !matches!(*m, "sync" | "aligned")).collect();
+        let rest: Vec<&str> = op
+            .mods
+            .iter()
+            .skip(1)
+            .map(String::as_str)
+            .filter(|m| !matches!(*m, "sync" | "aligned"))
+            .collect();
         let [tile, acc, a_type, b_type] = rest[..] else {
             return unsupported(format!("opcode `{}` (planned: sparse A, integers)", op.text));
         };

@@ -67,7 +67,7 @@ impl Cx<'_> {
         }
         let (Some(kind), Some(ty)) = (kind, ty) else { return unsupported(format!("opcode `{}`", op.text)) };
         let returns = op.mnemonic == "atom";
-        let rest = if returns { &args[1..] } else { args };
+        let rest = args.get(usize::from(returns)..).unwrap_or_default();
         let addr = self.addr(arg(op, rest, 0)?)?;
         let Operand::Vector(b) = arg(op, rest, 1)? else {
             return unsupported(format!("`{}` without a vector", op.text));

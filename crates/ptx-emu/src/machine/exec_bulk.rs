@@ -112,7 +112,13 @@ impl Machine<'_> {
 
     fn bulk_size(&self, c: &Cta, w: usize, pc: u32, l: usize, slot: u32) -> Res<u32> {
         self.defined32(c, w, pc, 1 << l, slot, "the size")?;
-        Ok(c.warps[w].regs.r32[slot as usize].0[l])
+        let size = c.warps[w].regs.r32[slot as usize].0[l];
+        // One end is shared memory; larger copies must not be listed chunk by chunk before they are refused.
+        if size > super::setup::MAX_SHARED {
+            let text = format!("a bulk copy of {size} bytes is larger than shared memory");
+            return Err(self.fault(c, w, pc, 1 << l, Fault::new(Code::BoundsShared, text)));
+        }
+        Ok(size)
     }
 
     #[allow(clippy::too_many_arguments)]
