@@ -23,6 +23,7 @@
 //! matter, except that a value read may lead the program elsewhere.
 
 mod access;
+mod between;
 mod cell;
 mod clock;
 mod event;
@@ -223,18 +224,18 @@ impl super::run::Machine<'_> {
         kind: Kind,
         end: End,
     ) -> u32 {
-        let warp = &mut c.hb.warps[w];
+        let (hb, w) = between::issuer(&mut self.peers, c, w);
+        let warp = &mut hb.warps[w];
         warp.dirty = true;
-        let again = end == End::Issue && !c.hb.follow_loads;
+        let again = end == End::Issue && !hb.follow_loads;
         if again && (warp.last.0, warp.last.1, warp.last.2) == (pc, lanes, warp.time) {
             return warp.last.3;
         }
         let time = warp.time;
-        let e =
-            Event { cta: c.hb.cta, warp: w as u32, lanes, pc, step: self.steps, time, kind, end, used: 0 };
+        let e = Event { cta: hb.cta, warp: w as u32, lanes, pc, step: self.steps, time, kind, end, used: 0 };
         let id = self.hb.events.push(e);
         if end == End::Issue {
-            c.hb.warps[w].last = (pc, lanes, time, id);
+            warp.last = (pc, lanes, time, id);
         }
         id
     }
