@@ -320,7 +320,14 @@ impl Machine<'_> {
         if !(arrived(c) || peers().any(|p| arrived(p))) || missing(c) || peers().any(|p| missing(p)) {
             return;
         }
-        c.hb.cluster_complete();
+        let mut know = c.hb.cluster_take();
+        for p in self.peers.iter_mut().flatten() {
+            know.join(&p.hb.cluster_take());
+        }
+        for p in self.peers.iter_mut().flatten() {
+            p.hb.cluster_give(&know);
+        }
+        c.hb.cluster_give(&know);
         for w in c.warps.iter_mut().chain(self.peers.iter_mut().flatten().flat_map(|p| &mut p.warps)) {
             w.cluster_arrived = 0;
             for s in &mut w.splits {

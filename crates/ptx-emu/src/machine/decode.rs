@@ -129,7 +129,7 @@ pub fn decode(module: &Module, f: &Function, layout: Layout) -> Result<Program, 
         });
     }
     let bulk_loads = code.iter().any(|d: &Decoded| match &d.inst {
-        Inst::Bulk(b) => matches!(**b, Bulk::Load { .. } | Bulk::TensorLoad { .. }),
+        Inst::Bulk(b) => matches!(**b, Bulk::Load { .. } | Bulk::TensorLoad { .. } | Bulk::Between { .. }),
         _ => false,
     });
     super::cfg::mark_reconvergence(&mut code);

@@ -94,7 +94,7 @@ impl Machine<'_> {
                     let bar = self.cluster_place(c, w, pc, l, *mbar)?;
                     tile::bulk_check(u64::from(to.1), u64::from(src), size, Some(bar.1))
                         .map_err(|e| self.tma_fault(c, w, pc, l, &e))?;
-                    self.issue_between(c, w, pc, src, to, size, bar, *reduce)?;
+                    self.issue_between(c, (w, pc, l), src, to, size, bar, *reduce)?;
                 }
                 Bulk::Store { dst, src, size, reduce } => {
                     let size = self.bulk_size(c, w, pc, l, *size)?;

@@ -97,7 +97,7 @@ impl Machine<'_> {
         self.addr_defined(c, w, pc, m, i.mbar)?;
         let eb = usize::from(i.bytes);
         let n = eb * i.regs.len();
-        let mut groups: Vec<((u32, u32), Vec<RemoteStore>)> = Vec::new();
+        let mut groups: Vec<((u32, u32), u32, Vec<RemoteStore>)> = Vec::new();
         for l in lanes(m) {
             let (rank, addr) = self.cluster_place(c, w, pc, l, i.addr)?;
             let bar = self.cluster_place(c, w, pc, l, i.mbar)?;
@@ -127,14 +127,17 @@ impl Machine<'_> {
                 self.defined(c, w, pc, 1 << l, Code::UninitAtomic, "an operand")?;
             }
             match groups.iter_mut().find(|g| g.0 == bar) {
-                Some(g) => g.1.push(s),
-                None => groups.push((bar, vec![s])),
+                Some(g) => {
+                    g.1 |= 1 << l;
+                    g.2.push(s);
+                }
+                None => groups.push((bar, 1 << l, vec![s])),
             }
         }
         let (from, reduce) = (c.rank, i.reduce);
-        for ((rank, mbar), stores) in groups {
+        for ((rank, mbar), on, stores) in groups {
             let w = if rank == from { w } else { abroad(from, w) };
-            self.on(c, rank, |m, c| m.issue_remote_stores(c, w, pc, mbar, stores, reduce))?;
+            self.on(c, rank, |m, c| m.issue_remote_stores(c, (w, pc, on), mbar, stores, reduce))?;
         }
         Ok(Next::Advance)
     }
@@ -143,8 +146,7 @@ impl Machine<'_> {
     fn issue_remote_stores(
         &mut self,
         c: &mut Cta,
-        w: usize,
-        pc: u32,
+        (w, pc, on): (usize, u32, u32),
         mbar: u32,
         stores: Vec<RemoteStore>,
         reduce: Option<(AtomOp, AtomTy)>,
@@ -169,6 +171,8 @@ impl Machine<'_> {
         if self.opts.checks.lease {
             self.lease_granules(c, w, pc, id, &covered)?;
         }
+        self.hb_mbar_use(c, w, pc, on, mbar)?;
+        self.hb_remote_stores(c, (w, pc, on), id, &stores, reduce.is_some())?;
         let bytes = stores.iter().map(|s| u32::from(s.len)).sum();
         self.put_in_flight(
             c,
@@ -218,8 +222,7 @@ impl Machine<'_> {
     pub(super) fn issue_between(
         &mut self,
         c: &mut Cta,
-        w: usize,
-        pc: u32,
+        (w, pc, l): (usize, u32, usize),
         src: u32,
         (rank, dst): (u32, u32),
         size: u32,
@@ -240,6 +243,7 @@ impl Machine<'_> {
         let read = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
         self.lease_chunks(c, w, pc, &reads, Some(read), false)?;
         c.lent.push(read);
+        let reading = self.hb_between_reads(c, (w, pc, l), &reads)?;
         let w = abroad(from, w);
         self.on(c, rank, |m, c| {
             m.completes_on(c, w, pc, mbar)?;
@@ -253,6 +257,8 @@ impl Machine<'_> {
             } else {
                 m.lease_chunks(c, w, pc, &writes, None, true)?;
             }
+            m.hb_mbar_use(c, w, pc, 1 << l, mbar)?;
+            m.hb_between_writes(c, (w, pc, l), (id, reading), &writes, reduce.is_some())?;
             let kind = Kind::Between { from: (from, read, src), dst, size, mbar, reduce };
             m.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })
         })

@@ -175,6 +175,7 @@ impl Machine<'_> {
             if let Some(rank) = self.barrier_of_peer(c, w, pc, l, b)? {
                 let addr = self.lane_addr(c, w, b.addr, l) as u32 & 0xff_ffff;
                 let from = abroad(c.rank, w);
+                self.hb_remote_arrive(c, (w, pc, l), (rank, addr), b)?;
                 self.on(c, rank, |m, c| m.arrive(c, from, pc, l, addr, b, value))?;
                 continue;
             }

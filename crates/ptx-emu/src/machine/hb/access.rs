@@ -6,6 +6,7 @@ use super::super::inst::{Access, Place, TmemMove, TmemShape};
 use super::super::ops::{MmaSource, OpId};
 use super::super::run::{Machine, Res};
 use super::super::shared::WINDOW_BASE;
+use super::between::view;
 use super::cell::{Clash, Memo};
 use super::event::{End, Kind, Order, View, event_of, stamp};
 use super::shared::{Does, GRANULE, worst};
@@ -52,7 +53,7 @@ impl Machine<'_> {
             return e;
         }
         let first = self.lane_addr(c, w, a.addr, m.trailing_zeros() as usize & 31);
-        if self.resolve(a.place, first).0 == Place::Shared {
+        if matches!(self.resolve(a.place, first).0, Place::Shared | Place::Cluster) {
             c.hb.loads[w].extend(a.regs.iter().flatten().map(|&r| (r, e)));
         }
         e
@@ -120,9 +121,12 @@ impl Machine<'_> {
     ) -> Res<()> {
         let (w, _, on) = at;
         match self.resolve(place, addr) {
-            (Place::Shared, a) => {
+            (Place::Cluster, a) if a >> 24 != u64::from(c.rank) => {
+                self.hb_bytes_of_peer(c, at, e, a, n, does, data)
+            }
+            (Place::Shared | Place::Cluster, a) => {
                 // What is out of bounds faults there.
-                let Some(off) = c.shared.offset(a as u32, n as u32) else { return Ok(()) };
+                let Some(off) = c.shared.offset(a as u32 & 0xff_ffff, n as u32) else { return Ok(()) };
                 let kind = self.hb.events.get(e).kind;
                 let CtaHb { cta, warps, shared, .. } = &mut c.hb;
                 let know = warps[w].know(on.trailing_zeros());
@@ -143,7 +147,7 @@ impl Machine<'_> {
     }
 
     /// Whether a clash is with the same store by another warp: where both write the same value, none is lost.
-    fn hb_same_store(&self, f: Clash, pc: u32) -> bool {
+    pub(super) fn hb_same_store(&self, f: Clash, pc: u32) -> bool {
         matches!(f, Clash::Race { earlier, wrote: true } if self.hb.events.get(event_of(earlier)).pc == pc)
     }
 
@@ -181,7 +185,7 @@ impl Machine<'_> {
 
     /// Shared memory of an asynchronous operation by lanes `on`, as runs of granules.
     #[allow(clippy::too_many_arguments)]
-    fn hb_granules(
+    pub(super) fn hb_granules(
         &mut self,
         c: &mut Cta,
         w: usize,
@@ -191,10 +195,9 @@ impl Machine<'_> {
         granules: impl Iterator<Item = u32>,
         does: Does,
     ) -> Res<()> {
-        let kind = self.hb.events.get(e).kind;
+        let (kind, far) = (self.hb.events.get(e).kind, self.hb_far(w, on.trailing_zeros()));
         let CtaHb { cta, warps, shared, .. } = &mut c.hb;
-        let know = warps[w].know(on.trailing_zeros());
-        let v = View { cta: *cta, warp: w as u32, lanes: on, kind, know };
+        let v = view(warps, *cta, &far, (w, on), kind);
         let (mut memo, mut found) = (Memo::default(), None);
         for g in granules {
             let f = shared.granule(&self.hb.events, &v, g as usize, does, stamp(e, 0), &mut memo);
@@ -232,11 +235,11 @@ impl Machine<'_> {
             let granules = chunks.iter().map(|k| (k.smem - WINDOW_BASE) / 16);
             all = self.hb_granules(c, w, pc, e, 1 << l, granules, does);
         } else {
+            let far = self.hb_far(w, l as u32);
             for k in chunks {
                 let off = (k.smem - WINDOW_BASE) as usize;
                 let CtaHb { cta, warps, shared, .. } = &mut c.hb;
-                let know = warps[w].know(l as u32);
-                let v = View { cta: *cta, warp: w as u32, lanes: 1 << l, kind: Kind::Bulk, know };
+                let v = view(warps, *cta, &far, (w, 1 << l), Kind::Bulk);
                 let n = usize::from(k.len);
                 if let Some(f) = shared.range(&self.hb.events, &v, off, n, does, stamp(e, 0)) {
                     self.hb_shared_clash(c, (w, pc, 1 << l), e, off, n, does, f)?;
@@ -244,7 +247,10 @@ impl Machine<'_> {
             }
         }
         match does {
-            Does::Write => c.hb.load_issued(w, l, op, e),
+            Does::Write => {
+                let source = std::mem::take(&mut c.hb.source_of_load);
+                self.hb_fork(c, w, 1 << l, op, [e, source]);
+            }
             Does::Read => {
                 c.hb.ops.insert(op, e);
             }

@@ -92,6 +92,11 @@ fn strong(events: &Events, s: Stamp, v: &View<'_>) -> bool {
             let reach = if e.cta == v.cta { Scope::Cta } else { Scope::Gpu };
             a >= reach && b >= reach
         }
+        (Kind::Remote { adds: true }, Kind::Remote { adds: true }) => true,
+        // They are relaxed operations of the cluster's scope.
+        (Kind::Remote { adds: true }, Kind::Strong(a)) | (Kind::Strong(a), Kind::Remote { adds: true }) => {
+            a >= Scope::Cluster || e.cta == v.cta
+        }
         _ => false,
     }
 }

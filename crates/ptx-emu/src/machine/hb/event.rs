@@ -72,6 +72,11 @@ pub enum Kind {
     Dealloc,
     /// mbarrier.init or inval.
     Barrier,
+    /// `st.async`, `red.async`, and copies between CTAs that reduce: asynchronous; of no proxy that is checked.
+    Remote {
+        /// It reduces: two of those do not conflict.
+        adds: bool,
+    },
 }
 
 impl Kind {

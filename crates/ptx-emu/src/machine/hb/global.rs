@@ -12,6 +12,7 @@ use super::super::cta::Cta;
 use super::super::inst::Place;
 use super::super::ops::Kind as OpKind;
 use super::super::run::{Machine, Res};
+use super::between::view;
 use super::cell::{Clash, Memo};
 use super::clock::Know;
 use super::event::{End, Events, Kind, Order, Scope, Stamp, View, stamp};
@@ -126,10 +127,8 @@ impl Machine<'_> {
             _ => return Ok(()),
         };
         let e = self.hb_event(c, w, pc, 1 << l, Kind::Bulk, end);
-        let mut found = None;
-        let CtaHb { cta, warps, .. } = &mut c.hb;
-        let know = warps[w].know(l as u32);
-        let v = View { cta: *cta, warp: w as u32, lanes: 1 << l, kind: Kind::Bulk, know };
+        let (mut found, far) = (None, self.hb_far(w, l as u32));
+        let v = view(&c.hb.warps, c.hb.cta, &far, (w, 1 << l), Kind::Bulk);
         for (at, n) in chunks.iter().filter_map(valid) {
             let (page, off) = (at / PAGE, (at % PAGE) as usize);
             let Some(p) = self.hb.global.page(page, does) else { continue };
@@ -165,13 +164,18 @@ impl Machine<'_> {
     ) {
         let (true, Some(far)) = (c.hb.on, reach(order.scope)) else { return };
         let (place, addr) = self.resolve(place, addr);
-        let CtaHb { cta, warps, .. } = &mut c.hb;
-        let (cta, warp, lane) = (*cta, &mut warps[w], 1u32 << l);
+        let at = addr & 0xff_ffff;
         let key = match place {
             Place::Global => (None, addr),
-            Place::Shared => (Some(cta), addr),
+            Place::Cluster if addr >> 24 != u64::from(c.rank) => match self.peer((addr >> 24) as u32) {
+                Some(p) => (Some(p.hb.cta), at),
+                None => return,
+            },
+            Place::Shared | Place::Cluster => (Some(c.hb.cta), at),
             _ => return,
         };
+        let CtaHb { cta, warps, .. } = &mut c.hb;
+        let (cta, warp, lane) = (*cta, &mut warps[w], 1u32 << l);
         if reads && let Some(flag) = self.hb.global.flags.get(&key) {
             warp.each(lane, |g| {
                 for (k, far_enough, from) in

@@ -17,12 +17,19 @@
 //! lanes that meet at them, matrix instructions execute in issue order, `tcgen05.fence` is not asked for, a commit
 //! publishes all that its thread had done.
 //!
+//! **Clusters** ([`between`]): the cluster barrier joins what all its arrivals publish; arrivals on a peer's mbarrier,
+//! multicast, `st.async` and copies between CTAs publish what their issuer knew. A relaxed arrival on the cluster
+//! barrier counts as a release, a `.cta` scope on a peer's barrier as one of the cluster, and `st.async`, `red.async`
+//! and reducing copies between CTAs need no proxy fence: all that is silence, not a promise. Launches of CTA pairs
+//! are judged by leases instead: nothing here knows that a pair's matrix instruction uses two tensor memories.
+//!
 //! **What it can miss**: what those extra edges hide; several lanes or warps that write the same value to the same bytes by one instruction;
 //! readers of a cell beyond the 64 latest unordered ones; in global memory what [`global`] says; races on memory that
 //! this run of the program did not reach. The order in which this schedule happened to execute two accesses does not
 //! matter, except that a value read may lead the program elsewhere.
 
 mod access;
+mod between;
 mod cell;
 mod clock;
 mod event;
@@ -223,18 +230,18 @@ impl super::run::Machine<'_> {
         kind: Kind,
         end: End,
     ) -> u32 {
-        let warp = &mut c.hb.warps[w];
+        let (hb, w) = between::issuer(&mut self.peers, c, w);
+        let warp = &mut hb.warps[w];
         warp.dirty = true;
-        let again = end == End::Issue && !c.hb.follow_loads;
+        let again = end == End::Issue && !hb.follow_loads;
         if again && (warp.last.0, warp.last.1, warp.last.2) == (pc, lanes, warp.time) {
             return warp.last.3;
         }
         let time = warp.time;
-        let e =
-            Event { cta: c.hb.cta, warp: w as u32, lanes, pc, step: self.steps, time, kind, end, used: 0 };
+        let e = Event { cta: hb.cta, warp: w as u32, lanes, pc, step: self.steps, time, kind, end, used: 0 };
         let id = self.hb.events.push(e);
         if end == End::Issue {
-            c.hb.warps[w].last = (pc, lanes, time, id);
+            warp.last = (pc, lanes, time, id);
         }
         id
     }

@@ -1,5 +1,6 @@
 //! Findings in words: the two accesses, and what would have ordered them.
 
+use super::super::cluster::home;
 use super::super::cta::Cta;
 use super::super::names;
 use super::super::run::{Machine, Res, Stop};
@@ -32,7 +33,10 @@ impl Machine<'_> {
     ) -> Res<()> {
         let addr = WINDOW_BASE + off as u32;
         let name = names::shared(&self.launch.annotations, c.dynamic_base, addr);
-        let what = if n == 1 { name } else { format!("{name} ({n} bytes)") };
+        let mut what = if n == 1 { name } else { format!("{name} ({n} bytes)") };
+        if home(w as u32).0.is_some() {
+            what += &format!(" of CTA {:?} (rank {} of the cluster)", c.id, c.rank);
+        }
         self.hb_clash(c, (w, pc, on), e, &what, (Code::RaceShared, Code::LeaseShared), does, clash)
     }
 
@@ -116,16 +120,27 @@ impl Machine<'_> {
     #[cold]
     pub(super) fn hb_init_fault(&self, c: &Cta, w: usize, pc: u32, l: usize, addr: u32, init: u32) -> Stop {
         let e = *self.hb.events.get(init);
-        let name = names::barrier(&self.launch.annotations, c.dynamic_base, addr);
-        let f = Fault::new(
-            Code::RaceShared,
-            format!(
-                "{name} is used by `{}`, and nothing orders that after its initialisation",
-                self.opcode(pc)
-            ),
-        )
-        .earlier(self.hb_site(&e, 0, format!("init: {}", self.opcode(e.pc))))
-        .missing("bar.sync (or another barrier) after mbarrier.init, before any other thread uses it");
+        let mut name = names::barrier(&self.launch.annotations, c.dynamic_base, addr);
+        // Of a peer's barrier: under another schedule it would not have been initialised yet, which has this code.
+        let (code, missing) = if home(w as u32).0.is_some() {
+            name += &format!(" of CTA {:?} (rank {} of the cluster)", c.id, c.rank);
+            (
+                Code::MbarrierUninit,
+                "fence.mbarrier_init and a cluster barrier after mbarrier.init, before another CTA uses it",
+            )
+        } else {
+            (
+                Code::RaceShared,
+                "bar.sync (or another barrier) after mbarrier.init, before any other thread uses it",
+            )
+        };
+        let text = format!(
+            "{name} is used by `{}`, and nothing orders that after its initialisation",
+            self.opcode(pc)
+        );
+        let f = Fault::new(code, text)
+            .earlier(self.hb_site(&e, 0, format!("init: {}", self.opcode(e.pc))))
+            .missing(missing);
         self.fault(c, w, pc, 1 << l, f)
     }
 }
@@ -156,6 +171,10 @@ fn missing(e: &Event, mine: Kind, wrote: bool, own_warp: bool, memory: Code) -> 
         Kind::Wgmma => {
             "wgmma.commit_group and a wgmma.wait_group that covers it by the issuing warp, then a hand-off to this \
              thread"
+        }
+        Kind::Remote { .. } => {
+            "a successful wait on the mbarrier phase that it completes, by this thread or by one that then hands over to \
+             it"
         }
         Kind::Bulk if wrote => {
             "a successful wait on the mbarrier phase that the copy completes, by this thread or by one that then hands \

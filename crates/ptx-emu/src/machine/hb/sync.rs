@@ -72,10 +72,15 @@ impl CtaHb {
         }
     }
 
-    /// The phase of the cluster barrier is complete.
-    pub fn cluster_complete(&mut self) {
+    /// The phase of the cluster barrier is complete: what this CTA's arrivals have published.
+    pub fn cluster_take(&mut self) -> Know {
+        std::mem::take(&mut self.cluster.0)
+    }
+
+    /// What the arrivals of all CTAs have published, for those who wait.
+    pub fn cluster_give(&mut self, know: &Know) {
         if self.on {
-            self.cluster.1 = std::mem::take(&mut self.cluster.0);
+            self.cluster.1 = know.clone();
         }
     }
 
@@ -158,14 +163,6 @@ impl CtaHb {
         self.fork(w, 1 << l, op, [0; 2]).all.part_mut(cta).raise(id, n);
     }
 
-    /// A bulk or tensor load.
-    pub fn load_issued(&mut self, w: usize, l: usize, op: OpId, event: u32) {
-        if self.on {
-            let source = std::mem::take(&mut self.source_of_load);
-            self.fork(w, 1 << l, op, [event, source]);
-        }
-    }
-
     /// An arrival that waits for the `cp.async` of the warp so far.
     pub fn cp_arrive(&mut self, w: usize, lanes: u32, op: OpId) {
         if !self.on {
@@ -221,19 +218,26 @@ impl Machine<'_> {
 
     /// An asynchronous operation is about to signal its completion.
     pub(in super::super) fn hb_landing(&mut self, c: &mut Cta, p: &Pending) {
-        let mbar = match p.kind {
-            OpKind::Load { mbar: (_, mbar), .. }
-            | OpKind::Commit { mbar, .. }
-            | OpKind::CpArrive { mbar, .. }
-            | OpKind::Response { mbar, .. } => mbar,
+        let here = [c.rank];
+        let (mbar, ranks): (u32, &[u32]) = match &p.kind {
+            OpKind::Load { mbar, .. } => (mbar.1, std::slice::from_ref(&mbar.0)),
+            OpKind::Commit { mbar, to, .. } => (*mbar, to),
+            OpKind::CpArrive { mbar, .. }
+            | OpKind::Between { mbar, .. }
+            | OpKind::Remote { mbar, .. }
+            | OpKind::Response { mbar, .. } => (*mbar, &here),
             _ => return,
         };
         let Some(fork) = c.hb.forks.remove(&p.id) else { return };
-        let (Some(b), Some(slot)) = (c.hb.mbars.get_mut(&mbar), c.mbars.get(&mbar)) else { return };
-        b.arrived.join(&fork.know);
-        for e in fork.events.into_iter().filter(|&e| e != 0) {
-            let n = b.base + slot.bar.phase() as u32 + 1;
-            self.hb.events.get_mut(e).end = End::Count { cta: c.hb.cta, id: b.id, n };
+        for &rank in ranks {
+            let to = if rank == c.rank { Some(&mut *c) } else { self.peers[rank as usize].as_deref_mut() };
+            let Some(to) = to else { continue };
+            let (Some(b), Some(slot)) = (to.hb.mbars.get_mut(&mbar), to.mbars.get(&mbar)) else { continue };
+            b.arrived.join(&fork.know);
+            for e in fork.events.into_iter().filter(|&e| e != 0) {
+                let n = b.base + slot.bar.phase() as u32 + 1;
+                self.hb.events.get_mut(e).end = End::Count { cta: to.hb.cta, id: b.id, n };
+            }
         }
     }
 
@@ -262,8 +266,9 @@ impl Machine<'_> {
 
     /// Those of `lanes` whose barrier is the one at `addr`.
     fn hb_lanes_at(&self, c: &Cta, w: usize, on: u32, b: &Mbar, addr: u32) -> u32 {
-        let at =
-            |l: usize| self.resolve(Place::Generic, self.lane_addr(c, w, b.addr, l)).1 == u64::from(addr);
+        let at = |l: usize| {
+            self.resolve(Place::Generic, self.lane_addr(c, w, b.addr, l)).1 ^ c.rank_bits == u64::from(addr)
+        };
         lanes(on).filter(|&l| at(l)).fold(0, |m, l| m | 1 << l)
     }
 
@@ -311,13 +316,14 @@ impl Machine<'_> {
     pub(in super::super) fn hb_mbar_use(&self, c: &Cta, w: usize, pc: u32, on: u32, addr: u32) -> Res<()> {
         let Some(b) = c.hb.mbars.get(&addr).filter(|b| b.init != 0) else { return Ok(()) };
         let lanes_of_init = self.hb.events.get(b.init).lanes;
-        for (group, know) in c.hb.warps[w].groups_of(on) {
+        let (by, warp) = self.hb_by(c, w);
+        for (group, know) in by.warps[warp].groups_of(on) {
             // Whoever has seen a phase complete is past the initialisation.
             if know.all.count(c.hb.cta, b.id) > b.base {
                 continue;
             }
             for l in lanes(group) {
-                let v = View { cta: c.hb.cta, warp: w as u32, lanes: 1 << l, kind: Kind::Barrier, know };
+                let v = View { cta: by.cta, warp: warp as u32, lanes: 1 << l, kind: Kind::Barrier, know };
                 if !self.hb.events.ordered(stamp(b.init, lanes_of_init), &v) {
                     return Err(self.hb_init_fault(c, w, pc, l, addr, b.init));
                 }

@@ -1,5 +1,6 @@
 //! What each warp last handed over and waited for, so that a report can name the place where an edge is missing.
 
+use super::super::cluster::home;
 use super::super::cta::Cta;
 use super::super::names;
 use super::super::run::Machine;
@@ -50,7 +51,7 @@ impl Machine<'_> {
     /// What the two parties of a race handed over and waited for.
     pub(super) fn hb_trail(&self, c: &Cta, w: usize, on: u32, e: &Event, lanes: u32) -> Vec<String> {
         let mut notes = vec![];
-        if e.cta != c.hb.cta || e.warp == w as u32 && e.kind.ordinary() {
+        if e.cta != c.hb.cta || home(w as u32).0.is_some() || e.warp == w as u32 && e.kind.ordinary() {
             return notes;
         }
         let lanes = if lanes == 0 { e.lanes } else { lanes };
