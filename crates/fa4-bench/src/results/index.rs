@@ -42,7 +42,10 @@ pub fn write(results: &Path) -> Result<usize, BenchError> {
         let wrong = rows.iter().filter(|row| row.status.is_wrong()).count();
         let ratios: Vec<f64> = rows.iter().filter_map(|row| row.verdict.as_ref()?.ratio).collect();
         let ratio = if ratios.is_empty() { "–".into() } else { format!("{:.3}", geomean(&ratios)) };
-        let commit: String = env.commit.chars().take(9).collect();
+        let mut commit: String = env.commit.chars().take(9).collect();
+            if env.commit.ends_with("-dirty") {
+                commit += "-dirty";
+            }
         let _ = writeln!(
             text,
             "| [{name}]({name}/README.md) | {} | {commit} | {} | {pass} | {wrong} | {ratio} |",

@@ -50,12 +50,15 @@ pub fn into(folder: &Path, file: &Path) -> Result<(), BenchError> {
         return Err(BenchError::folder(file, what));
     };
     let name = folder.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let filter = env.settings.filter.as_ref().map_or_else(String::new, |f| format!(" --filter '{f}'"));
     let intro = format!(
-        "`cargo xtask bench --set {}` on {} on {}, forward; ratio: the fastest right reference's time over ours, above 1 is \
+        "`cargo xtask bench --set {}{filter}` on {} on {}: {} rows, forward, fa4 at {}; ratio: the fastest right reference's time over ours, above 1 is \
          ahead ([everything](results/{name}/README.md)).\n\n",
         env.settings.topic,
         env.date(),
         env.gpu_name(),
+        rows.len(),
+        env.commit.chars().take(9).collect::<String>(),
     );
     let new = format!("{head}{}{intro}{}{}{tail}", MARKERS.0, groups_md(&rows), MARKERS.1);
     write_atomically(file, new.as_bytes())

@@ -112,9 +112,9 @@ constexpr Table<TmemRow, 6> kTmem = {{
 // has completed. Who arrives, when, and how often:
 //
 //   Q_full[t]       load, one thread: one arrive.expect_tx, which is the arrival and announces the tile's bytes; TMA
-//                   brings them (packing may leave spare rows, which are not loaded: then fewer than tx_bytes). Once.
+//                   brings them (packing may leave spare rows, which are not loaded: then fewer). Once; a tile without blocks: never.
 //   KV_full[slot]   the same for each block that enters the slot.
-//   KV_empty[slot]  mma: one commit behind the last mma that reads the slot (the second tile's).
+//   KV_empty[slot]  mma: one commit behind the last mma that reads the slot, at the end of the second tile's turn.
 //   S_full[t]       mma: one commit behind Q·Kᵀ of each block; it covers P·V of the block before, too.
 //   P_full[t]       256 = each thread of softmax t, when its S is in registers and its first 96 keys of P in TMEM, and
 //                   each thread of correction, when its row of O has the scale of the new P. For the first block P·V
