@@ -43,9 +43,9 @@ pub fn write(results: &Path) -> Result<usize, BenchError> {
         let ratios: Vec<f64> = rows.iter().filter_map(|row| row.verdict.as_ref()?.ratio).collect();
         let ratio = if ratios.is_empty() { "–".into() } else { format!("{:.3}", geomean(&ratios)) };
         let mut commit: String = env.commit.chars().take(9).collect();
-            if env.commit.ends_with("-dirty") {
-                commit += "-dirty";
-            }
+        if env.commit.ends_with("-dirty") {
+            commit += "-dirty";
+        }
         let _ = writeln!(
             text,
             "| [{name}]({name}/README.md) | {} | {commit} | {} | {pass} | {wrong} | {ratio} |",
