@@ -156,7 +156,7 @@ fn begin(args: &BenchArgs, root: &Path) -> Result<Begun, BenchError> {
         artifacts: args.artifacts.as_ref().map(absolute).transpose()?,
         python: args.refs_python.clone(),
         refs_program: args.refs_program.clone(),
-        scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
+        scratch: args.scratch.clone().unwrap_or_else(ram_disk),
     };
     let gpus = machines(args, &settings)?;
     let build = gpu::build(root, &settings)?;
@@ -194,6 +194,12 @@ fn resume(args: &BenchArgs, root: &Path, folder: Option<&Path>) -> Result<Begun,
     }
     env.gpus = gpus;
     Ok((folder, done, env))
+}
+
+/// Linux's RAM disk where there is one, else the folder for temporary files.
+fn ram_disk() -> PathBuf {
+    let shm = PathBuf::from("/dev/shm");
+    if shm.is_dir() { shm } else { std::env::temp_dir() }
 }
 
 /// The GPUs to use.

@@ -68,7 +68,8 @@ pub struct BenchArgs {
     /// A program, with arguments, that speaks the references' protocol, instead of the Python adapters.
     #[arg(long, value_name = "COMMAND", requires = "refs")]
     pub refs_program: Option<String>,
-    /// Folder for files that are handed to references; default: the system's for temporary files.
+    /// Folder for files that are handed to references; default: a RAM disk, or the system's for
+    /// temporary files.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// GPUs by number, separated by commas; default: all that our kernels run on.

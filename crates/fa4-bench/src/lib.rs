@@ -34,6 +34,7 @@ pub mod render;
 pub mod results;
 pub mod rows;
 pub mod runner;
+pub mod stages;
 pub mod stats;
 pub mod telemetry;
 pub mod tensors;
