@@ -24,6 +24,7 @@ pub mod folder;
 pub mod gpu;
 pub mod measure;
 pub mod mock;
+pub mod paths;
 pub mod plan;
 pub mod plot;
 pub mod publish;

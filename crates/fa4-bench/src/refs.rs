@@ -133,8 +133,7 @@ impl RefField {
                 Arc::clone(files.insert(written.map_err(failed)?))
             }
         };
-        let mut prepared =
-            job.stages.time("prepare", || reference.prepare(p, &inputs)).map_err(failed)?;
+        let mut prepared = job.stages.time("prepare", || reference.prepare(p, &inputs)).map_err(failed)?;
         // What ran is worth knowing and not worth losing the figures for.
         let route = job.stages.time("route", || reference.route(&mut prepared));
         let words = route.map_or_else(|e| format!("unknown: {e}"), |route| in_words(&route, &prepared.notes));
@@ -148,9 +147,8 @@ impl RefField {
         if bytes > MOST_BYTES {
             return Err(RefError::TooLarge { bytes, limit: MOST_BYTES });
         }
-        let write = |parent: &Path| {
-            InputFiles::write_images(job.inputs, job.images, job.case.problem.batch, parent)
-        };
+        let write =
+            |parent: &Path| InputFiles::write_images(job.inputs, job.images, job.case.problem.batch, parent);
         write(&self.launch.scratch).or_else(|error| match std::env::temp_dir() {
             // A container's RAM disk may be smaller than it looks.
             other if other != self.launch.scratch => write(&other),

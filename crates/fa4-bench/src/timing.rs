@@ -280,7 +280,7 @@ mod tests {
         let log = Log::default();
         let (mut a, mut b) = (fake(&log, "a", 1000.0), fake(&log, "b", 500.0));
         let mut field = [Timed::new(&mut a), Timed::new(&mut b)];
-        time_all(&mut field, &effort(0.1), &Telemetry::none());
+        time_all(&mut field, &effort(0.05), &Telemetry::none());
         assert_eq!(field[0].timing.burst.as_ref().unwrap().rounds.len(), ROUNDS.0);
         assert!(field.iter().all(|t| t.timing.sustained.is_none()));
     }

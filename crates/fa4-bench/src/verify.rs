@@ -94,8 +94,8 @@ impl Truth {
             true => lse,
             false => Cow::Owned(self.reference.lse.iter().map(|x| *x as f32).collect()),
         };
-        let judgement = judge(&problem, &self.bounds, &self.reference, o, &lse).map_err(
-            |wrong| match &self.sampled {
+        let judgement =
+            judge(&problem, &self.bounds, &self.reference, o, &lse).map_err(|wrong| match &self.sampled {
                 None => wrong.to_string(),
                 Some(rows) => format!(
                     "{wrong} (`query` counts the {} sampled rows, from (batch, token, head) {:?} to {:?})",
@@ -103,8 +103,7 @@ impl Truth {
                     rows[0],
                     rows[rows.len() - 1]
                 ),
-            },
-        )?;
+            })?;
         let (mut o_abs, mut o_rel) = (0f64, 0f64);
         for (&bits, want) in o.iter().zip(&self.reference.o) {
             let error = (decode(p.q_dtype, bits) - want).abs();
@@ -200,7 +199,7 @@ fn mix(x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use fa4_spec::tensor::encode;
-    use fa4_spec::{Mask, qdist};
+    use fa4_spec::{DType, Mask, qdist};
 
     use super::*;
 
@@ -251,7 +250,12 @@ mod tests {
         wrong.o[3 * 64 + 9] ^= 0x0200;
         assert!(truth.judge(&wrong).unwrap_err().contains("sampled rows"));
         let nan = Answer { not_finite: Some(2 * 700 * 8 * 64 - 1), ..output };
-        assert!(truth.judge(&nan).unwrap_err().contains("not finite at (batch, token, head, dim) (1, 699, 7, 63)"));
+        assert!(
+            truth
+                .judge(&nan)
+                .unwrap_err()
+                .contains("not finite at (batch, token, head, dim) (1, 699, 7, 63)")
+        );
     }
 
     #[test]

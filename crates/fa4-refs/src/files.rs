@@ -158,7 +158,7 @@ pub fn images(inputs: &Inputs) -> Vec<Vec<u8>> {
 
 fn fill(bytes: &mut [u8], placed: &Placed) {
     let tensor = &placed.tensor;
-    if placed.layout == Layout::bshd(tensor.shape)  {
+    if placed.layout == Layout::bshd(tensor.shape) {
         let put = |(to, from): (&mut [u8], &[u16])| {
             to.chunks_exact_mut(2).zip(from).for_each(|(to, bits)| to.copy_from_slice(&bits.to_le_bytes()));
         };

@@ -234,14 +234,7 @@ impl TimeRequest {
 
 impl Default for TimeRequest {
     fn default() -> Self {
-        TimeRequest {
-            iterations: 10,
-            warmup: 2,
-            mode: TimeMode::Event,
-            buffers: 1,
-            group: 1,
-            deadline: None,
-        }
+        TimeRequest { iterations: 10, warmup: 2, mode: TimeMode::Event, buffers: 1, group: 1, deadline: None }
     }
 }
 

@@ -50,9 +50,10 @@ fn randn_has_the_moments_of_a_normal_and_depends_on_the_seed() {
 #[test]
 fn a_stock_changes_no_bytes() {
     let mut stock = Stock::default();
-    for (sq, sk, seed, dtype) in [(3, 5, 7, DType::Bf16), (900, 700, 7, DType::Bf16), (40, 60, 7, DType::Bf16)]
-        .into_iter()
-        .chain([(40, 60, 8, DType::Bf16), (40, 60, 7, DType::F16)])
+    for (sq, sk, seed, dtype) in
+        [(3, 5, 7, DType::Bf16), (900, 700, 7, DType::Bf16), (40, 60, 7, DType::Bf16)]
+            .into_iter()
+            .chain([(40, 60, 8, DType::Bf16), (40, 60, 7, DType::F16)])
     {
         let problem = AttnProblem::dense(2, (sq, sk), (4, 2), 128, Mask::FULL, dtype);
         let c = Case { seed, ..Case::dense("x", problem, 7) };

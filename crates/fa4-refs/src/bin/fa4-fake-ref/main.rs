@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use fa4_refs::files::Description;
 use fa4_refs::protocol::{
-    ErrorKind, ErrorReply, Hello, Op, PROTOCOL, PrepareReply, Reply, Request, Route,
-    TimeRequest, Timing, VersionsReply,
+    ErrorKind, ErrorReply, Hello, Op, PROTOCOL, PrepareReply, Reply, Request, Route, TimeRequest, Timing,
+    VersionsReply,
 };
 use fa4_spec::AttnProblem;
 use serde_json::{Value, json};
