@@ -1,32 +1,13 @@
 //! Warp forms of the hot f32 instructions: the 32 lanes of a warp at once, bit for bit the scalar functions of
 //! [`super::fp`].
 //!
-//! The loops are plain code that the compiler vectorises; [`wide`] compiles them a second time for AVX2 and FMA
-//! and picks at run time. Rare cases (a flushed result that rounded up to the smallest normal, an overflowed
+//! Rare cases (a flushed result that rounded up to the smallest normal, an overflowed
 //! directed sum) are redone by the scalar function.
 
 use super::exact::add_odd;
 use super::fp::{self, MinMax, Mode, flush};
+use super::wide::wide;
 use super::{Lanes, NAN32, Round};
-
-/// Runs `f` compiled for the widest vectors this machine has; its argument says whether `f32::mul_add` is one
-/// instruction there.
-#[inline(always)]
-pub(crate) fn wide<R>(f: impl FnOnce(bool) -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(v3) = pulp::x86::V3::try_new() {
-        struct Call<F>(F);
-        impl<R, F: FnOnce(bool) -> R> pulp::NullaryFnOnce for Call<F> {
-            type Output = R;
-            #[inline(always)]
-            fn call(self) -> R {
-                (self.0)(true)
-            }
-        }
-        return v3.vectorize(Call(f));
-    }
-    f(cfg!(target_arch = "aarch64"))
-}
 
 #[inline(always)]
 fn ftz<const FTZ: bool>(x: u32) -> u32 {
@@ -100,7 +81,7 @@ fn scalar_mul_ftz(a: &Lanes, b: &Lanes) -> Lanes {
 pub fn fma_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
     let (mut d, doubt) = wide(
         #[inline(always)]
-        |fused| fma_lanes::<FTZ>(a, b, c, fused),
+        |w| fma_lanes::<FTZ>(a, b, c, w.fused),
     );
     if doubt {
         d = scalar_fma_ftz(a, b, c);
@@ -359,7 +340,7 @@ mod tests {
             }
             let fused = wide(
                 #[inline(always)]
-                |fused| fma_lanes::<false>(&a, &b, &c, fused),
+                |w| fma_lanes::<false>(&a, &b, &c, w.fused),
             );
             assert_eq!(fused, fma_lanes::<false>(&a, &b, &c, false));
             let exact: Lanes = std::array::from_fn(|i| fp::fma(a[i], b[i], c[i], Mode::RN_FTZ));

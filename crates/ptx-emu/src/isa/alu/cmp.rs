@@ -10,7 +10,7 @@ use crate::isa::operands::Decoded;
 use crate::isa::regs::{Class, LANES, RegFile};
 use crate::num::cvt::half_to_f32;
 use crate::num::half::Half;
-use crate::num::lanes::wide;
+use crate::num::wide::wide;
 use crate::syntax::ast::{Operand, Ty};
 use std::cmp::Ordering;
 

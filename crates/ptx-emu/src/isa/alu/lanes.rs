@@ -529,7 +529,7 @@ macro_rules! warp_fn {
         #[inline(always)]
         fn scalar($imm: u64, ($($a,)+): ($($A,)+)) -> $R $body
         fn go(rf: &mut $crate::isa::regs::RegFile, op: &$crate::isa::alu::AluOp, mask: u32) {
-            $crate::num::lanes::wide(
+            $crate::num::wide::wide(
                 #[inline(always)]
                 |_| $crate::isa::alu::lanes::run(rf, op, mask, scalar, $shadow),
             );

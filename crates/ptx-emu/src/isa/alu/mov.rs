@@ -5,7 +5,7 @@ use super::logic::{copy_pred, not_pred};
 use super::{AluClass, AluFn, AluInstr, AluOp, Form, by_ty, shadow};
 use crate::isa::operands::{Decoded, class_of};
 use crate::isa::regs::{Class, LANES, RegFile};
-use crate::num::lanes::wide as wide_vectors;
+use crate::num::wide::wide as wide_vectors;
 use crate::syntax::ast::{Operand, Ty};
 
 type D = Decoded<Option<AluInstr>>;
