@@ -15,7 +15,7 @@ use super::exact::{self, Value, unpack};
 use super::fp::{self, Mode, flush};
 use super::half::{Half, map_x2};
 use super::mufu_tables::{self as tab, Row};
-use super::wide::wide;
+use super::wide::{Wide, wide};
 use super::{Lanes, NAN16, NAN32, Round};
 
 const SIGN: u32 = 0x8000_0000;
@@ -117,31 +117,35 @@ static EX2_ROWS: [[u32; 64]; 2] = {
 /// Less than the least D/4 of ex2.
 const EX2_D: u32 = 490;
 
-/// [`ex2_ftz`] on 32 lanes, in 32-bit arithmetic: t/4 = A' + B'·x + D'·sq is needed down to bit 15. B'·x does not
-/// fit, so x is split into 2·y + x₀, and everything but B'·y, which is an integer then, is halved.
+/// [`ex2_ftz`] on 32 lanes.
 pub fn ex2_ftz32(u: &Lanes) -> Lanes {
     wide(
         #[inline(always)]
-        |w| {
-            let (mut v, mut at, mut square, mut d) = ([0i32; 32], [0; 32], [0u16; 32], [0; 32]);
-            for i in 0..32 {
-                v[i] = ex2_fixed(u[i]);
-                at[i] = v[i] as u32 >> 17;
-            }
-            for i in 0..32 {
-                square[i] = square_of((v[i] >> 9) as u16 & 255, v[i] as u16 & 511);
-            }
-            let rows = [w.lookup(&EX2_ROWS[0], &at), w.lookup(&EX2_ROWS[1], &at)];
-            for i in 0..32 {
-                let x = v[i] as u32 & 0x1_ffff;
-                let (b, a) = (rows[0][i] & 0xffff, rows[0][i] >> 16);
-                let (d1, a1) = ((rows[1][i] & 511) + EX2_D, rows[1][i] >> 9);
-                let rest = a + b * (x & 1) + d1 * u32::from(square[i]);
-                d[i] = ex2_result(u[i], v[i], a1 + ((b * (x >> 1) + (rest >> 1)) >> 14));
-            }
-            d
-        },
+        |w| ex2_ftz_lanes(w, u),
     )
+}
+
+/// [`ex2_ftz32`] inside [`wide`], in 32-bit arithmetic: t/4 = A' + B'·x + D'·sq is needed down to bit 15. B'·x does
+/// not fit, so x is split into 2·y + x₀, and everything but B'·y, which is an integer then, is halved.
+#[inline(always)]
+pub(crate) fn ex2_ftz_lanes(w: Wide, u: &Lanes) -> Lanes {
+    let (mut v, mut at, mut square, mut d) = ([0i32; 32], [0; 32], [0u16; 32], [0; 32]);
+    for i in 0..32 {
+        v[i] = ex2_fixed(u[i]);
+        at[i] = v[i] as u32 >> 17;
+    }
+    for i in 0..32 {
+        square[i] = square_of((v[i] >> 9) as u16 & 255, v[i] as u16 & 511);
+    }
+    let rows = [w.lookup(&EX2_ROWS[0], &at), w.lookup(&EX2_ROWS[1], &at)];
+    for i in 0..32 {
+        let x = v[i] as u32 & 0x1_ffff;
+        let (b, a) = (rows[0][i] & 0xffff, rows[0][i] >> 16);
+        let (d1, a1) = ((rows[1][i] & 511) + EX2_D, rows[1][i] >> 9);
+        let rest = a + b * (x & 1) + d1 * u32::from(square[i]);
+        d[i] = ex2_result(u[i], v[i], a1 + ((b * (x >> 1) + (rest >> 1)) >> 14));
+    }
+    d
 }
 
 /// `rcp.approx.ftz.f32`
@@ -356,12 +360,24 @@ pub fn ex2(u: u32) -> u32 {
 
 /// [`ex2`] on 32 lanes.
 pub fn ex2_32(u: &Lanes) -> Lanes {
-    let low = |u: u32| f32::from_bits(u) < -126.0;
-    let mut halved = *u;
-    for x in &mut halved {
-        *x = if low(*x) { (f32::from_bits(*x) * 0.5).to_bits() } else { *x };
+    wide(
+        #[inline(always)]
+        |w| ex2_lanes(w, u),
+    )
+}
+
+/// [`ex2_32`] inside [`wide`].
+#[inline(always)]
+pub(crate) fn ex2_lanes(w: Wide, u: &Lanes) -> Lanes {
+    #[inline(always)]
+    fn low(u: u32) -> bool {
+        f32::from_bits(u) < -126.0
     }
-    let mut d = ex2_ftz32(&halved);
+    let mut halved = *u;
+    for i in 0..32 {
+        halved[i] = if low(u[i]) { (f32::from_bits(u[i]) * 0.5).to_bits() } else { u[i] };
+    }
+    let mut d = ex2_ftz_lanes(w, &halved);
     for i in 0..32 {
         let r = f32::from_bits(d[i]);
         d[i] = if low(u[i]) { (r * r).to_bits() } else { d[i] };
@@ -491,4 +507,44 @@ pub fn tanh_f16x2(x: u32) -> u32 {
 /// `tanh.approx.bf16x2`
 pub fn tanh_bf16x2(x: u32) -> u32 {
     map_x2([x], |[v]| tanh_bf16(v))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [`square17`] and [`square16`] by the definition: partial products column by column.
+    #[test]
+    fn squares_are_sums_of_partial_products() {
+        let square = |x: u32, bits: u32, least: u32| {
+            let bit = |i: u32| u64::from(x >> i & 1);
+            let mut sum = 0;
+            for i in 0..bits {
+                sum += if 2 * i >= least { bit(i) << (2 * i) } else { 0 };
+                for j in i + 1..bits {
+                    sum += if i + j + 1 >= least { bit(i) * bit(j) << (i + j + 1) } else { 0 };
+                }
+            }
+            sum >> least
+        };
+        for x in 0..1 << 17 {
+            assert_eq!(u64::from(square17(x)), square(x, 17, 19), "{x}");
+        }
+        for x in 0..1 << 16 {
+            assert_eq!(u64::from(square16(x)), square(x, 16, 17), "{x}");
+        }
+    }
+
+    /// The vector form of ex2 on every fraction, with integer parts on both sides of the limits.
+    #[test]
+    fn ex2_is_the_same_in_32_bits() {
+        for base in (0..1 << 23).step_by(32) {
+            for whole in [0.0f32, 1.0, -1.0, 127.0, -126.0, 130.0] {
+                let u: Lanes = std::array::from_fn(|l| {
+                    (whole + (base + l as u32) as f32 / 8_388_608.0).to_bits() ^ (base >> 5 & 1) << 31
+                });
+                assert_eq!(ex2_ftz32(&u), u.map(ex2_ftz));
+            }
+        }
+    }
 }
