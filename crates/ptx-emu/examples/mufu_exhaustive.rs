@@ -1,6 +1,6 @@
 //! Compares the MUFU models with an H200 on all 2^32 inputs of six functions, by the CRC-32 of every block of
 //! 2^23 outputs (tests/silicon/exhaustive_crc.jsonl). Where a function has a vectorised form, that is compared too.
-//! Takes some minutes; needs no argument.
+//! Takes some minutes a function; an argument names the one to compare, e.g. `lg2`.
 //!
 //! `cargo run --release -p ptx-emu --example mufu_exhaustive`
 
@@ -13,9 +13,13 @@ use silicon::{Crc, records};
 
 fn main() {
     let crc = Crc::new();
+    let only = std::env::args().nth(1);
     let mut wrong = 0;
     for r in records("exhaustive_crc.jsonl") {
         let Some(op) = r["op"].as_str() else { continue };
+        if only.as_ref().is_some_and(|only| !op.starts_with(only.as_str())) {
+            continue;
+        }
         let f: fn(u32) -> u32 = match op {
             "ex2_approx_ftz_f32" => mufu::ex2_ftz,
             "rcp_approx_ftz_f32" => mufu::rcp_ftz,

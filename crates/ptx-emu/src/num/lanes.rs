@@ -374,16 +374,22 @@ mod tests {
                 // Addends that half-cancel the product.
                 c = mul_rn32::<false>(&a, &b).map(|x| x ^ 0x8000_0000);
             }
-            let each = |f: &dyn Fn(u32, u32, u32) -> u32| -> Lanes {
-                std::array::from_fn(|l| f(a[l], b[l], c[l]))
-            };
+            let each =
+                |f: &dyn Fn(u32, u32, u32) -> u32| -> Lanes { std::array::from_fn(|l| f(a[l], b[l], c[l])) };
             let same = |name: &str, got: Vec<Lanes>, f: &dyn Fn(u32, u32, u32) -> u32| {
                 let want = each(f);
                 got.iter().for_each(|got| assert_eq!(*got, want, "{name}, round {round}"));
             };
             macro_rules! same {
                 ($f:expr, |$w:ident| $got:expr) => {
-                    same(stringify!($got), every_width(#[inline(always)] |$w| $got), &$f)
+                    same(
+                        stringify!($got),
+                        every_width(
+                            #[inline(always)]
+                            |$w| $got,
+                        ),
+                        &$f,
+                    )
                 };
             }
             let (rn, ftz) = (Mode::RN, Mode::RN_FTZ);
@@ -398,7 +404,8 @@ mod tests {
             let q = MinMax { ftz: round % 2 == 0, nan: round % 3 == 0, ..MinMax::default() };
             same!(|x, y, _| fp::min(x, y, q), |w| pick::<false>(w, &a, &b, q));
             same!(|x, y, _| fp::max(x, y, q), |w| pick::<true>(w, &a, &b, q));
-            let pair = |h: Half| move |hi, lo, _| cvt::f32x2_to_half_x2(h, hi, lo, Round::Rn, cvt::Fit::default());
+            let pair =
+                |h: Half| move |hi, lo, _| cvt::f32x2_to_half_x2(h, hi, lo, Round::Rn, cvt::Fit::default());
             same!(pair(Half::Bf16), |w| bf16x2_rn(w, &a, &b));
             same!(pair(Half::F16), |w| f16x2_rn(w, &a, &b));
             same!(|x, _, _| mufu::ex2_ftz(x), |w| mufu::ex2_ftz_lanes(w, &a));

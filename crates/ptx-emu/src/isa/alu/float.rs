@@ -176,8 +176,12 @@ fn min_max(c: &mut Form, min: bool) -> D {
     let imm = ftz | nan | xorsign | if abs && three { 8 } else { 0 };
     const PLAIN: MinMax = MinMax { nan: false, ftz: false, xorsign_abs: false, abs: false };
     let f = match (min, three) {
-        (true, false) if imm == 0 => batch_fn!(run_batch, 2; |w, x| lanes::pick::<false>(w, x[0], x[1], PLAIN)),
-        (false, false) if imm == 0 => batch_fn!(run_batch, 2; |w, x| lanes::pick::<true>(w, x[0], x[1], PLAIN)),
+        (true, false) if imm == 0 => {
+            batch_fn!(run_batch, 2; |w, x| lanes::pick::<false>(w, x[0], x[1], PLAIN))
+        }
+        (false, false) if imm == 0 => {
+            batch_fn!(run_batch, 2; |w, x| lanes::pick::<true>(w, x[0], x[1], PLAIN))
+        }
         (true, false) if imm == FTZ => {
             batch_fn!(run_batch, 2; |w, x| lanes::pick::<false>(w, x[0], x[1], MinMax { ftz: true, ..PLAIN }))
         }
