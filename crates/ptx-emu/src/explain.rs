@@ -24,6 +24,8 @@ pairs! {
     ProxyFence "tests/fault/proxy.fence/wgmma.ptx"
     LeaseTmem "tests/fault/lease.tmem/store_unwaited_before_other_warp.ptx"
     StrictLdUnwaited "tests/fault/strict.ld-unwaited/consumed.ptx"
+    StrictTensorFence "tests/fault/strict.tcgen05-fence/wait_without_after.ptx"
+    StrictMbarrierInit "tests/fault/strict.mbarrier-init/bulk_copy.ptx"
     StrictMmaOrder "tests/fault/strict.mma-order/accumulator_over_p.ptx"
     StrictStLd "tests/fault/strict.st-ld/own_store.ptx"
     UninitBranch "tests/fault/uninit.branch/guard_of_exit.ptx"

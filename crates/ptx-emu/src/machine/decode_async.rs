@@ -335,7 +335,7 @@ impl Cx<'_> {
             "wait::ld" => Ok(One::new(Inst::TcWaitLd, OpClass::TmemWait)),
             "wait::st" => Ok(One::new(Inst::TcWaitSt, OpClass::TmemWait)),
             "fence::before_thread_sync" | "fence::after_thread_sync" => {
-                Ok(One::new(Inst::TcFence, OpClass::Fence))
+                Ok(One::new(Inst::TcFence(verb.contains("before")), OpClass::Fence))
             }
             "commit" => {
                 let mut multicast = false;

@@ -33,6 +33,7 @@ mod between;
 mod cell;
 mod clock;
 mod event;
+mod fence;
 mod global;
 mod lanes;
 mod report;
@@ -88,6 +89,8 @@ struct Phases {
     done: Know,
     /// Its initialisation.
     init: u32,
+    /// Releases that carried the initialisation beyond the CTA.
+    published: Vec<fence::Published>,
 }
 
 /// An asynchronous operation under way.

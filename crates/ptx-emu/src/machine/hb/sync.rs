@@ -251,7 +251,7 @@ impl Machine<'_> {
             Some(before) => before,
             None => (c.hb.counter(), 0),
         };
-        let b = Phases { id, base, arrived: Know::default(), done: Know::default(), init };
+        let b = Phases { id, base, arrived: Know::default(), done: Know::default(), init, published: vec![] };
         c.hb.mbars.insert(addr, b);
     }
 
