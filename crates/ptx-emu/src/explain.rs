@@ -26,6 +26,7 @@ pairs! {
     StrictLdUnwaited "tests/fault/strict.ld-unwaited/consumed.ptx"
     StrictTensorFence "tests/fault/strict.tcgen05-fence/wait_without_after.ptx"
     StrictMbarrierInit "tests/fault/strict.mbarrier-init/bulk_copy.ptx"
+    StrictScope "tests/fault/strict.scope/remote_arrive.ptx"
     StrictMmaOrder "tests/fault/strict.mma-order/accumulator_over_p.ptx"
     StrictStLd "tests/fault/strict.st-ld/own_store.ptx"
     UninitBranch "tests/fault/uninit.branch/guard_of_exit.ptx"

@@ -790,7 +790,7 @@ pub(super) fn atom_order(op: &Opcode) -> Order {
 }
 
 /// The scope that an opcode names.
-fn scope(op: &Opcode) -> Option<Scope> {
+pub(super) fn scope(op: &Opcode) -> Option<Scope> {
     let names = [
         ("cta", Scope::Cta),
         ("cluster", Scope::Cluster),

@@ -114,8 +114,9 @@ impl Cx<'_> {
             }
         }
         let relaxed = op.has("relaxed");
+        let scope = super::decode::scope(op).unwrap_or(super::hb::Scope::Cta);
         let mut one = One::new(
-            Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state, relaxed }),
+            Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state, relaxed, scope }),
             OpClass::Barrier,
         );
         one.srcs.extend(addr_reg(addr));

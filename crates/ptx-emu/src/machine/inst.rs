@@ -241,6 +241,8 @@ pub struct Mbar {
     pub state: Option<u32>,
     /// Orders nothing by itself.
     pub relaxed: bool,
+    /// How far it orders.
+    pub scope: super::hb::Scope,
 }
 
 /// Named-barrier operations.
