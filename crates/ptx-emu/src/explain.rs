@@ -44,6 +44,7 @@ pairs! {
     MbarrierTx "tests/fault/mbarrier.tx/range.ptx"
     MbarrierReused "tests/fault/mbarrier.reused/store.ptx"
     MbarrierLapped "tests/fault/mbarrier.lapped/old_token.ptx"
+    StrictMbarrierPhase "tests/fault/strict.mbarrier-phase/arrive_again.ptx"
     MbarrierRole "tests/fault/mbarrier.role/arriver.ptx"
     BarrierNamed "tests/fault/barrier.named/counts_differ.ptx"
     TmemAlloc "tests/fault/tmem.alloc/after_relinquish.ptx"

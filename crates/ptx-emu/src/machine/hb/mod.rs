@@ -36,6 +36,7 @@ mod event;
 mod fence;
 mod global;
 mod lanes;
+mod phase;
 mod report;
 mod scope;
 mod shared;
@@ -92,6 +93,8 @@ struct Phases {
     init: u32,
     /// Releases that carried the initialisation beyond the CTA.
     published: Vec<fence::Published>,
+    /// Who arrived in this phase and the last.
+    arrivals: phase::Arrivals,
     /// Last arrival of a thread of another CTA.
     far: Option<Event>,
     /// The same in the phases that are complete.
