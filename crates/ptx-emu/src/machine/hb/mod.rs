@@ -14,13 +14,13 @@
 //!
 //! **No false alarm**, because only what PTX calls a conflict is one, and every edge of PTX is here. More edges are
 //! here than PTX promises, where the hardware's order is relied on everywhere: all `.sync` instructions order the
-//! lanes that meet at them, matrix instructions execute in issue order, `tcgen05.fence` is not asked for, a commit
+//! lanes that meet at them, matrix instructions execute in issue order, a hand-off without its `tcgen05.fence` orders (strict, [`fence`]), a commit
 //! publishes all that its thread had done.
 //!
 //! **Clusters** ([`between`]): the cluster barrier joins what all its arrivals publish; arrivals on a peer's mbarrier,
 //! multicast, `st.async` and copies between CTAs publish what their issuer knew. A relaxed arrival on the cluster
-//! barrier counts as a release, a `.cta` scope on a peer's barrier as one of the cluster, and `st.async`, `red.async`
-//! and reducing copies between CTAs need no proxy fence: all that is silence, not a promise. Launches of CTA pairs
+//! barrier counts as a release, a `.cta` scope on a peer's barrier as one of the cluster (strict, [`scope`]), and
+//! `st.async`, `red.async` and reducing copies between CTAs need no proxy fence: all that is silence, not a promise. Launches of CTA pairs
 //! are judged by leases instead: nothing here knows that a pair's matrix instruction uses two tensor memories.
 //!
 //! **What it can miss**: what those extra edges hide; several lanes or warps that write the same value to the same bytes by one instruction;
@@ -33,9 +33,12 @@ mod between;
 mod cell;
 mod clock;
 mod event;
+mod fence;
 mod global;
 mod lanes;
+mod phase;
 mod report;
+mod scope;
 mod shared;
 mod sync;
 mod tmem;
@@ -88,6 +91,14 @@ struct Phases {
     done: Know,
     /// Its initialisation.
     init: u32,
+    /// Releases that carried the initialisation beyond the CTA.
+    published: Vec<fence::Published>,
+    /// Who arrived in this phase and the last.
+    arrivals: phase::Arrivals,
+    /// Last arrival of a thread of another CTA.
+    far: Option<Event>,
+    /// The same in the phases that are complete.
+    far_done: Option<Event>,
 }
 
 /// An asynchronous operation under way.

@@ -7,6 +7,7 @@ use super::super::ops::{Kind as OpKind, OpId, Pending};
 use super::super::run::{Machine, Res};
 use super::clock::Know;
 use super::event::{End, Kind, Scope, View, stamp};
+use super::phase::Arrivals;
 use super::trail::At;
 use super::{CtaHb, Fork, Phases, Stream};
 
@@ -34,6 +35,8 @@ impl CtaHb {
         if let Some(b) = self.mbars.get_mut(&addr) {
             b.arrived.all.part_mut(self.cta).raise(b.id, b.base + phases as u32);
             b.done = b.arrived.clone();
+            b.far_done = b.far_done.or(b.far);
+            b.arrivals.next();
         }
     }
 
@@ -234,6 +237,7 @@ impl Machine<'_> {
             let Some(to) = to else { continue };
             let (Some(b), Some(slot)) = (to.hb.mbars.get_mut(&mbar), to.mbars.get(&mbar)) else { continue };
             b.arrived.join(&fork.know);
+            b.arrivals.now_async = true;
             for e in fork.events.into_iter().filter(|&e| e != 0) {
                 let n = b.base + slot.bar.phase() as u32 + 1;
                 self.hb.events.get_mut(e).end = End::Count { cta: to.hb.cta, id: b.id, n };
@@ -251,7 +255,17 @@ impl Machine<'_> {
             Some(before) => before,
             None => (c.hb.counter(), 0),
         };
-        let b = Phases { id, base, arrived: Know::default(), done: Know::default(), init };
+        let b = Phases {
+            id,
+            base,
+            arrived: Know::default(),
+            done: Know::default(),
+            init,
+            published: vec![],
+            arrivals: Arrivals::default(),
+            far: None,
+            far_done: None,
+        };
         c.hb.mbars.insert(addr, b);
     }
 
@@ -287,6 +301,7 @@ impl Machine<'_> {
         }
         let on = self.hb_lanes_at(c, w, on, b, addr);
         self.hb_mbar_use(c, w, pc, on, addr)?;
+        self.hb_arrive_phase(c, w, pc, on, addr, b);
         if !matches!(b.op, MbarOp::ExpectTx | MbarOp::CompleteTx) {
             c.hb.arrive(w, pc, on, addr, b.relaxed);
         }
@@ -308,6 +323,7 @@ impl Machine<'_> {
         }
         let on = self.hb_lanes_at(c, w, on, b, addr);
         self.hb_mbar_use(c, w, pc, on, addr)?;
+        self.hb_wait_scope(c, w, pc, addr, b);
         c.hb.waited(w, pc, on, addr, b.relaxed);
         Ok(())
     }
