@@ -111,6 +111,8 @@ fn clash(events: &Events, s: Stamp, v: &View<'_>, mine: Stamp, wrote: bool, writ
     match (e.kind, v.kind) {
         // A warp's own moves between registers and tensor memory are judged by the lease check.
         (Kind::TmemLd | Kind::TmemSt, Kind::TmemLd | Kind::TmemSt | Kind::Dealloc) if own => return None,
+        // Each CTA of a pair gives up the columns of both.
+        (Kind::Dealloc, Kind::Dealloc) => return None,
         // wgmmas of a warp execute in order.
         (Kind::Wgmma, Kind::Wgmma) if own => return None,
         _ => {}

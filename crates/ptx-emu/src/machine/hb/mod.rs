@@ -35,6 +35,7 @@ mod clock;
 mod event;
 mod global;
 mod lanes;
+mod pair;
 mod report;
 mod shared;
 mod sync;
