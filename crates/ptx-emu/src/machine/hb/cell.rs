@@ -102,7 +102,14 @@ fn strong(events: &Events, s: Stamp, v: &View<'_>) -> bool {
 }
 
 /// An earlier access against one that must come after it.
-fn clash(events: &Events, s: Stamp, v: &View<'_>, mine: Stamp, wrote: bool, writes: bool) -> Option<Clash> {
+pub fn clash(
+    events: &Events,
+    s: Stamp,
+    v: &View<'_>,
+    mine: Stamp,
+    wrote: bool,
+    writes: bool,
+) -> Option<Clash> {
     if s == 0 || event_of(s) == event_of(mine) || strong(events, s, v) {
         return None;
     }
@@ -111,8 +118,6 @@ fn clash(events: &Events, s: Stamp, v: &View<'_>, mine: Stamp, wrote: bool, writ
     match (e.kind, v.kind) {
         // A warp's own moves between registers and tensor memory are judged by the lease check.
         (Kind::TmemLd | Kind::TmemSt, Kind::TmemLd | Kind::TmemSt | Kind::Dealloc) if own => return None,
-        // Each CTA of a pair gives up the columns of both.
-        (Kind::Dealloc, Kind::Dealloc) => return None,
         // wgmmas of a warp execute in order.
         (Kind::Wgmma, Kind::Wgmma) if own => return None,
         _ => {}
@@ -202,6 +207,24 @@ impl Cell {
         mine: Stamp,
         memo: &mut Memo,
     ) -> Option<Clash> {
+        let found = self.may_write(lists, events, v, mine, memo);
+        lists.drop(self.read);
+        // Several lanes of one instruction: one of them wrote last, nobody knows which.
+        let together = if event_of(self.write) == event_of(mine) { self.write } else { 0 };
+        *self = Cell { write: mine | together, read: 0 };
+        found
+    }
+
+    /// What a write by `v` would find.
+    #[inline]
+    pub fn may_write(
+        &self,
+        lists: &Lists,
+        events: &Events,
+        v: &View<'_>,
+        mine: Stamp,
+        memo: &mut Memo,
+    ) -> Option<Clash> {
         let mut found = None;
         if self.write != memo.write {
             found = clash(events, self.write, v, mine, true, true);
@@ -221,11 +244,7 @@ impl Cell {
                 memo.read = self.read;
             }
             found = worse(found, readers);
-            lists.drop(self.read);
         }
-        // Several lanes of one instruction: one of them wrote last, nobody knows which.
-        let together = if event_of(self.write) == event_of(mine) { self.write } else { 0 };
-        *self = Cell { write: mine | together, read: 0 };
         found
     }
 
