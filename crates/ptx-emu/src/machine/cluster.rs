@@ -287,7 +287,7 @@ impl Machine<'_> {
             }
             warp.cluster_arrived |= m;
             warp.cluster_owed |= m;
-            c.hb.cluster_arrive(w, m);
+            c.hb.cluster_arrive(w, pc, m);
             self.progress += 1;
             self.recheck_cluster(c);
             return Ok(self.release(c, w, s, &groups));
@@ -308,7 +308,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::Cluster));
         }
         warp.cluster_owed &= !m;
-        c.hb.cluster_waited(w, m);
+        c.hb.cluster_waited(w, pc, m);
         Ok(self.release(c, w, s, &groups))
     }
 

@@ -12,6 +12,7 @@ use super::clock::Know;
 use super::event::{End, Kind, View, stamp};
 use super::lanes::WarpHb;
 use super::shared::Does;
+use super::trail::At;
 use super::{CtaHb, Fork};
 use crate::tma::tile::Chunk;
 
@@ -116,6 +117,9 @@ impl Machine<'_> {
         self.on(c, rank, |m, c| m.hb_mbar_use(c, by, pc, 1 << l, addr))?;
         if matches!(b.op, MbarOp::ExpectTx | MbarOp::CompleteTx) {
             return Ok(());
+        }
+        if !b.relaxed {
+            c.hb.note(w, 1 << l, pc, At::Remote(rank, addr), false);
         }
         let (cta, warp) = (c.hb.cta, &mut c.hb.warps[w]);
         let know = if b.relaxed {

@@ -51,7 +51,10 @@ impl Machine<'_> {
         does: Does,
         clash: Clash,
     ) -> Res<()> {
-        let what = format!("tensor memory {}", names::column(&self.launch.annotations, col));
+        let mut what = format!("tensor memory {}", names::column(&self.launch.annotations, col));
+        if home(at.0 as u32).0.is_some() {
+            what += &format!(" of CTA {:?} (rank {} of the cluster)", c.id, c.rank);
+        }
         self.hb_clash(c, at, e, &what, (Code::LeaseTmem, Code::LeaseTmem), does, clash)
     }
 

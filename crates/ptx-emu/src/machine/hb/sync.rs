@@ -65,8 +65,9 @@ impl CtaHb {
 
     /// Lanes arrive on the cluster barrier. A relaxed arrival counts too: it orders at least the initialisation of
     /// mbarriers behind their fence.
-    pub fn cluster_arrive(&mut self, w: usize, lanes: u32) {
+    pub fn cluster_arrive(&mut self, w: usize, pc: u32, lanes: u32) {
         if self.on {
+            self.note(w, lanes, pc, At::Cluster, false);
             let know = self.warps[w].release(self.cta, w as u32, lanes);
             self.cluster.0.join(&know);
         }
@@ -85,9 +86,10 @@ impl CtaHb {
     }
 
     /// Lanes have waited for it.
-    pub fn cluster_waited(&mut self, w: usize, lanes: u32) {
+    pub fn cluster_waited(&mut self, w: usize, pc: u32, lanes: u32) {
         if self.on {
             self.warps[w].acquire(lanes, &self.cluster.1);
+            self.note(w, lanes, pc, At::Cluster, true);
         }
     }
 
@@ -153,12 +155,12 @@ impl CtaHb {
         &mut self.forks.entry(op).insert_entry(Fork { events, know }).into_mut().know
     }
 
-    /// A commit by lane `l`.
-    pub fn commit(&mut self, w: usize, pc: u32, l: usize, op: OpId, mbar: u32) {
+    /// A commit by lane `l` to the barriers at `mbar` of the CTAs of the ranks `to`.
+    pub fn commit(&mut self, w: usize, pc: u32, l: usize, op: OpId, (mbar, to): (u32, &[u32])) {
         if !self.on {
             return;
         }
-        self.note(w, 1 << l, pc, At::Commit(mbar), false);
+        self.note(w, 1 << l, pc, At::Commit(mbar, to.iter().fold(0, |m, r| m | 1 << r)), false);
         let ((id, n), cta) = (self.stream(Stream::Mma(w as u32, l as u32)), self.cta);
         self.fork(w, 1 << l, op, [0; 2]).all.part_mut(cta).raise(id, n);
     }
