@@ -123,6 +123,9 @@ impl Machine<'_> {
                 let at = [r % d[0], r / d[0] % d[1], r / d[0] / d[1]];
                 let id = std::array::from_fn(|i| first[i] + at[i]);
                 let mut cta = super::setup::new_cta(self.prog, self.launch, id, race);
+                if self.cluster_size() > 1 {
+                    cta.hb.has_peers();
+                }
                 if self.timed() {
                     cta.clocks = Some(Box::new(super::predict::Clocks::new(cta.warps.len())));
                 }

@@ -10,9 +10,9 @@ use super::super::run::{Machine, Res};
 use super::super::shared::WINDOW_BASE;
 use super::clock::Know;
 use super::event::{End, Kind, View, stamp};
+use super::far::Far;
 use super::lanes::WarpHb;
 use super::shared::Does;
-use super::trail::At;
 use super::{CtaHb, Fork};
 use crate::tma::tile::Chunk;
 
@@ -119,7 +119,7 @@ impl Machine<'_> {
             return Ok(());
         }
         if !b.relaxed {
-            c.hb.note(w, 1 << l, pc, At::Remote(rank, addr), false);
+            c.hb.far_note(w, 1 << l, pc, Far::Peer(rank, addr), false);
         }
         let (cta, warp) = (c.hb.cta, &mut c.hb.warps[w]);
         let know = if b.relaxed {

@@ -33,6 +33,7 @@ mod between;
 mod cell;
 mod clock;
 mod event;
+mod far;
 mod global;
 mod lanes;
 mod pair;
@@ -127,6 +128,8 @@ pub struct CtaHb {
     /// Per warp: loads whose registers nobody has used.
     loads: Vec<Vec<Loaded>>,
     trails: Vec<trail::Trail>,
+    /// Per warp, in a cluster of several CTAs: what can be said of them to one another.
+    far: Vec<far::FarTrail>,
     /// Event of the global side of the bulk load that is being issued.
     source_of_load: u32,
     /// Per thread: its bulk stores at each commit that no wait has covered, and the commits before those.

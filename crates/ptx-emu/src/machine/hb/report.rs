@@ -92,7 +92,10 @@ impl Machine<'_> {
                     format!("{what} is {verb} by `{me}` while `{by}` may still {did} it")
                 };
                 let mut f = Fault::new(code, text);
-                f.notes = self.hb_trail(c, w, on, &e, s as u32);
+                f.notes = self.hb_far_trail(c, w, on, &e, s as u32);
+                if f.notes.is_empty() {
+                    f.notes = self.hb_trail(c, w, on, &e, s as u32);
+                }
                 f.missing(missing(&e, mine, wrote, own, codes.0))
             }
             Clash::NoFence(_) => Fault::new(

@@ -7,6 +7,7 @@ use super::super::ops::{Kind as OpKind, OpId, Pending};
 use super::super::run::{Machine, Res};
 use super::clock::Know;
 use super::event::{End, Kind, Scope, View, stamp};
+use super::far::Far;
 use super::trail::At;
 use super::{CtaHb, Fork, Phases, Stream};
 
@@ -67,7 +68,7 @@ impl CtaHb {
     /// mbarriers behind their fence.
     pub fn cluster_arrive(&mut self, w: usize, pc: u32, lanes: u32) {
         if self.on {
-            self.note(w, lanes, pc, At::Cluster, false);
+            self.far_note(w, lanes, pc, Far::Cluster, false);
             let know = self.warps[w].release(self.cta, w as u32, lanes);
             self.cluster.0.join(&know);
         }
@@ -89,7 +90,7 @@ impl CtaHb {
     pub fn cluster_waited(&mut self, w: usize, pc: u32, lanes: u32) {
         if self.on {
             self.warps[w].acquire(lanes, &self.cluster.1);
-            self.note(w, lanes, pc, At::Cluster, true);
+            self.far_note(w, lanes, pc, Far::Cluster, true);
         }
     }
 
@@ -100,6 +101,7 @@ impl CtaHb {
         }
         if !relaxed {
             self.note(w, lanes, pc, At::Mbar(addr), false);
+            self.far_note(w, lanes, pc, Far::Own(addr), false);
         }
         let Some(b) = self.mbars.get_mut(&addr) else { return };
         if !relaxed {
@@ -133,6 +135,7 @@ impl CtaHb {
         }
         self.warps[w].acquire(lanes, &b.done);
         self.note(w, lanes, pc, At::Mbar(addr), true);
+        self.far_note(w, lanes, pc, Far::Own(addr), true);
     }
 
     /// A `fence.proxy.async`.
@@ -160,7 +163,8 @@ impl CtaHb {
         if !self.on {
             return;
         }
-        self.note(w, 1 << l, pc, At::Commit(mbar, to.iter().fold(0, |m, r| m | 1 << r)), false);
+        self.note(w, 1 << l, pc, At::Commit(mbar), false);
+        self.far_note(w, 1 << l, pc, Far::Commit(mbar, to.iter().fold(0, |m, r| m | 1 << r)), false);
         let ((id, n), cta) = (self.stream(Stream::Mma(w as u32, l as u32)), self.cta);
         self.fork(w, 1 << l, op, [0; 2]).all.part_mut(cta).raise(id, n);
     }
