@@ -20,8 +20,9 @@
 //! **Clusters** ([`between`]): the cluster barrier joins what all its arrivals publish; arrivals on a peer's mbarrier,
 //! multicast, `st.async` and copies between CTAs publish what their issuer knew. A relaxed arrival on the cluster
 //! barrier counts as a release, a `.cta` scope on a peer's barrier as one of the cluster, and `st.async`, `red.async`
-//! and reducing copies between CTAs need no proxy fence: all that is silence, not a promise. Launches of CTA pairs
-//! are judged by leases instead: nothing here knows that a pair's matrix instruction uses two tensor memories.
+//! and reducing copies between CTAs need no proxy fence: all that is silence, not a promise.
+//!
+//! **CTA pairs** ([`pair`]): a matrix operation is its issuer's and stands in the shadows of both CTAs.
 //!
 //! **What it can miss**: what those extra edges hide; several lanes or warps that write the same value to the same bytes by one instruction;
 //! readers of a cell beyond the 64 latest unordered ones; in global memory what [`global`] says; races on memory that
