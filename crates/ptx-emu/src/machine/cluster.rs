@@ -265,6 +265,7 @@ impl Machine<'_> {
         m: u32,
         arrives: bool,
         aligned: bool,
+        relaxed: bool,
     ) -> Res<Next> {
         let mut groups = vec![s];
         let mut m = m;
@@ -290,6 +291,9 @@ impl Machine<'_> {
             }
             warp.cluster_arrived |= m;
             warp.cluster_owed |= m;
+            if !relaxed {
+                self.hb_publish_inits(c, w, m, false);
+            }
             c.hb.cluster_arrive(w, pc, m);
             self.progress += 1;
             self.recheck_cluster(c);

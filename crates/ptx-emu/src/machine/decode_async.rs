@@ -114,8 +114,9 @@ impl Cx<'_> {
             }
         }
         let relaxed = op.has("relaxed");
+        let scope = super::decode::scope(op).unwrap_or(super::hb::Scope::Cta);
         let mut one = One::new(
-            Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state, relaxed }),
+            Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state, relaxed, scope }),
             OpClass::Barrier,
         );
         one.srcs.extend(addr_reg(addr));
@@ -335,7 +336,7 @@ impl Cx<'_> {
             "wait::ld" => Ok(One::new(Inst::TcWaitLd, OpClass::TmemWait)),
             "wait::st" => Ok(One::new(Inst::TcWaitSt, OpClass::TmemWait)),
             "fence::before_thread_sync" | "fence::after_thread_sync" => {
-                Ok(One::new(Inst::TcFence, OpClass::Fence))
+                Ok(One::new(Inst::TcFence(verb.contains("before")), OpClass::Fence))
             }
             "commit" => {
                 let mut multicast = false;

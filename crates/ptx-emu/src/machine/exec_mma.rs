@@ -323,7 +323,9 @@ impl Machine<'_> {
                 let by = if r == c.rank { w } else { abroad(c.rank, w) };
                 self.on(c, r, |m, c| {
                     m.completes_on(c, by, pc, mbar)?;
-                    m.hb_mbar_use(c, by, pc, 1 << l, mbar)
+                    m.hb_mbar_use(c, by, pc, 1 << l, mbar)?;
+                    m.hb_mbar_far(c, by, pc, 1 << l, mbar);
+                    Ok(())
                 })?;
             }
             // It covers what this thread issued, whatever else is in the pipe.

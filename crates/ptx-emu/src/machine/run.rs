@@ -315,6 +315,11 @@ impl Machine<'_> {
     }
 
     /// Records a strict finding once for each pair of instructions.
+    /// Whether there is a strict finding of this code and pair of instructions already.
+    pub(super) fn strict_known(&self, code: Code, pc: u32, other_pc: u32) -> bool {
+        self.strict.contains_key(&(code, pc, other_pc))
+    }
+
     pub(super) fn strict(&mut self, c: &Cta, w: usize, pc: u32, other_pc: u32, f: Fault) {
         let key = (f.code, pc, other_pc);
         if !self.strict.contains_key(&key)

@@ -114,7 +114,12 @@ impl Machine<'_> {
             return Ok(());
         }
         let by = abroad(c.rank, w);
-        self.on(c, rank, |m, c| m.hb_mbar_use(c, by, pc, 1 << l, addr))?;
+        self.on(c, rank, |m, c| {
+            m.hb_mbar_use(c, by, pc, 1 << l, addr)?;
+            m.hb_mbar_far(c, by, pc, 1 << l, addr);
+            m.hb_arrive_scope(c, (by, pc, l), addr, b);
+            Ok(())
+        })?;
         if matches!(b.op, MbarOp::ExpectTx | MbarOp::CompleteTx) {
             return Ok(());
         }

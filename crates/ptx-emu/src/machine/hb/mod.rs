@@ -14,13 +14,13 @@
 //!
 //! **No false alarm**, because only what PTX calls a conflict is one, and every edge of PTX is here. More edges are
 //! here than PTX promises, where the hardware's order is relied on everywhere: all `.sync` instructions order the
-//! lanes that meet at them, matrix instructions execute in issue order, `tcgen05.fence` is not asked for, a commit
+//! lanes that meet at them, matrix instructions execute in issue order, a hand-off without its `tcgen05.fence` orders (strict, [`fence`]), a commit
 //! publishes all that its thread had done.
 //!
 //! **Clusters** ([`between`]): the cluster barrier joins what all its arrivals publish; arrivals on a peer's mbarrier,
 //! multicast, `st.async` and copies between CTAs publish what their issuer knew. A relaxed arrival on the cluster
-//! barrier counts as a release, a `.cta` scope on a peer's barrier as one of the cluster, and `st.async`, `red.async`
-//! and reducing copies between CTAs need no proxy fence: all that is silence, not a promise.
+//! barrier counts as a release, a `.cta` scope on a peer's barrier as one of the cluster (strict, [`scope`]), and
+//! `st.async`, `red.async` and reducing copies between CTAs need no proxy fence: all that is silence, not a promise.
 //!
 //! **CTA pairs** ([`pair`]): a matrix operation is its issuer's and stands in the shadows of both CTAs.
 //!
@@ -35,10 +35,12 @@ mod cell;
 mod clock;
 mod event;
 mod far;
+mod fence;
 mod global;
 mod lanes;
 mod pair;
 mod report;
+mod scope;
 mod shared;
 mod sync;
 mod tmem;
@@ -91,6 +93,12 @@ struct Phases {
     done: Know,
     /// Its initialisation.
     init: u32,
+    /// Releases that carried the initialisation beyond the CTA.
+    published: Vec<fence::Published>,
+    /// Last arrival of a thread of another CTA.
+    far: Option<Event>,
+    /// The same in the phases that are complete.
+    far_done: Option<Event>,
 }
 
 /// An asynchronous operation under way.

@@ -11,7 +11,7 @@ use super::shared::Does;
 use crate::fault::{Code, Fault, Site};
 
 impl Machine<'_> {
-    fn hb_site(&self, e: &Event, lanes: u32, what: String) -> Site {
+    pub(super) fn hb_site(&self, e: &Event, lanes: u32, what: String) -> Site {
         let [gx, gy, _] = self.launch.grid.map(|x| x.max(1));
         let cta = [e.cta % gx, e.cta / gx % gy, e.cta / gx / gy];
         let lanes = if lanes == 0 { e.lanes } else { lanes };
@@ -72,11 +72,17 @@ impl Machine<'_> {
         clash: Clash,
     ) -> Res<()> {
         let (s, wrote) = match clash {
-            Clash::Race { earlier, wrote } | Clash::Unfenced { earlier, wrote } => (earlier, wrote),
+            Clash::Race { earlier, wrote }
+            | Clash::Unfenced { earlier, wrote }
+            | Clash::Tensor { earlier, wrote, .. } => (earlier, wrote),
             Clash::NoFence(s) => (s, true),
             Clash::InFlight(s) => (s, false),
         };
         let (mine, e) = (self.hb.events.get(e).kind, *self.hb.events.get(event_of(s)));
+        let strict = clash.strict();
+        if strict.is_some_and(|code| self.strict_known(code, pc, e.pc)) {
+            return Ok(());
+        }
         let (me, by) = (self.opcode(pc), self.opcode(e.pc));
         let verb = if does == Does::Write { "written" } else { "read" };
         let did = if wrote { "write" } else { "read" };
@@ -113,9 +119,10 @@ impl Machine<'_> {
                 format!("{what} is {verb} by `{me}` after the {did} by `{by}`, with no fence.proxy.async on the way"),
             )
             .missing("fence.proxy.async after the first access, then the hand-off"),
+            Clash::Tensor { side, .. } => self.hb_tensor_fault(pc, &e, what, verb, did, side),
         };
         let f = f.earlier(earlier);
-        if let Clash::Unfenced { .. } = clash {
+        if strict.is_some() {
             self.strict(c, w, pc, e.pc, f);
             return Ok(());
         }

@@ -35,6 +35,7 @@ impl CtaHb {
         if let Some(b) = self.mbars.get_mut(&addr) {
             b.arrived.all.part_mut(self.cta).raise(b.id, b.base + phases as u32);
             b.done = b.arrived.clone();
+            b.far_done = b.far_done.or(b.far);
         }
     }
 
@@ -257,7 +258,16 @@ impl Machine<'_> {
             Some(before) => before,
             None => (c.hb.counter(), 0),
         };
-        let b = Phases { id, base, arrived: Know::default(), done: Know::default(), init };
+        let b = Phases {
+            id,
+            base,
+            arrived: Know::default(),
+            done: Know::default(),
+            init,
+            published: vec![],
+            far: None,
+            far_done: None,
+        };
         c.hb.mbars.insert(addr, b);
     }
 
@@ -314,6 +324,7 @@ impl Machine<'_> {
         }
         let on = self.hb_lanes_at(c, w, on, b, addr);
         self.hb_mbar_use(c, w, pc, on, addr)?;
+        self.hb_wait_scope(c, w, pc, addr, b);
         c.hb.waited(w, pc, on, addr, b.relaxed);
         Ok(())
     }
