@@ -94,10 +94,6 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
             return report;
         }
     };
-    let mut opts = opts.clone();
-    // Happens-before does not follow what a CTA pair does in two tensor memories yet; leases check that.
-    opts.checks.race &= !prog.pair;
-    let opts = &opts;
     let mut m = Machine {
         prog: &prog,
         launch,

@@ -51,7 +51,10 @@ impl Machine<'_> {
         does: Does,
         clash: Clash,
     ) -> Res<()> {
-        let what = format!("tensor memory {}", names::column(&self.launch.annotations, col));
+        let mut what = format!("tensor memory {}", names::column(&self.launch.annotations, col));
+        if home(at.0 as u32).0.is_some() {
+            what += &format!(" of CTA {:?} (rank {} of the cluster)", c.id, c.rank);
+        }
         self.hb_clash(c, at, e, &what, (Code::LeaseTmem, Code::LeaseTmem), does, clash)
     }
 
@@ -95,7 +98,10 @@ impl Machine<'_> {
                     format!("{what} is {verb} by `{me}` while `{by}` may still {did} it")
                 };
                 let mut f = Fault::new(code, text);
-                f.notes = self.hb_trail(c, w, on, &e, s as u32);
+                f.notes = self.hb_far_trail(c, w, on, &e, s as u32);
+                if f.notes.is_empty() {
+                    f.notes = self.hb_trail(c, w, on, &e, s as u32);
+                }
                 f.missing(missing(&e, mine, wrote, own, codes.0))
             }
             Clash::NoFence(_) => Fault::new(

@@ -71,7 +71,7 @@ impl Machine<'_> {
             !s.waits && fits && s.time >= from && s.lanes & lanes != 0
         };
         match (e.kind, e.end) {
-            (Kind::Bulk, End::Count { id, n, .. }) => {
+            (Kind::Bulk, End::Count { cta, id, n }) if cta == c.hb.cta => {
                 if let Some((a, b)) = c.hb.mbars.iter().find(|(_, b)| b.id == id && n > b.base) {
                     let (phase, b) = (n - 1 - b.base, name(At::Mbar(*a)));
                     notes.push(format!(
