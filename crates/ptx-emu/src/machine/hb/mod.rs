@@ -31,9 +31,11 @@
 mod access;
 mod between;
 mod cell;
+mod chain;
 mod clock;
 mod event;
 mod global;
+mod guess;
 mod lanes;
 mod report;
 mod shared;
