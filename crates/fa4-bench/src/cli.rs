@@ -62,13 +62,14 @@ pub struct BenchArgs {
     /// References, separated by commas; default: all that are here, `none`: none.
     #[arg(long, value_name = "LIST")]
     pub refs: Option<String>,
-    /// Python with the references' packages.
-    #[arg(long, value_name = "PYTHON", default_value = "python3")]
-    pub refs_python: PathBuf,
-    /// A program, with arguments, that speaks the references' protocol, instead of the Python adapters.
-    #[arg(long, value_name = "COMMAND", requires = "refs")]
+    /// Python with the references' packages; default: python3.
+    #[arg(long, value_name = "PYTHON")]
+    pub refs_python: Option<PathBuf>,
+    /// A program, with arguments, that speaks the references' protocol, instead of the Python adapters; needs --refs.
+    #[arg(long, value_name = "COMMAND")]
     pub refs_program: Option<String>,
-    /// Folder for files that are handed to references; default: the system's for temporary files.
+    /// Folder for files that are handed to references; default: a RAM disk, or the system's for
+    /// temporary files.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// GPUs by number, separated by commas; default: all that our kernels run on.
@@ -77,8 +78,9 @@ pub struct BenchArgs {
     /// Part K of N of the rows, for several machines; `results merge` joins the folders.
     #[arg(long, value_name = "K/N")]
     pub shard: Option<Shard>,
-    /// Take up an interrupted run: its folder, or the newest unfinished one. Settings are that run's.
-    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["set", "configs", "filter", "refs", "shard", "budget", "out", "cand", "mock", "seed"])]
+    /// Take up an interrupted run: its folder, or the newest unfinished one. Settings are that run's; files outside the
+    /// checkout must be named again.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["set", "configs", "filter", "refs", "shard", "budget", "out", "mock", "seed"])]
     #[allow(clippy::option_option, reason = "absent, without and with a value")]
     pub resume: Option<Option<PathBuf>>,
     /// Seconds of timing a row may take; data, oracle and compilation apart.
@@ -229,6 +231,10 @@ impl BenchArgs {
                 let what = "expected a number of seconds above 0".to_string();
                 return Err(BenchError::Flag { flag, value: value.to_string(), what });
             }
+        }
+        if let (Some(command), None, None) = (&self.refs_program, &self.refs, &self.resume) {
+            let what = "needs --refs with the names that the program serves".to_string();
+            return Err(BenchError::Flag { flag: "--refs-program", value: command.clone(), what });
         }
         Ok(())
     }

@@ -63,7 +63,7 @@ fn judged(case: &Case, output: &Output) -> Result<f64, String> {
 fn output(persona: &str, case: &Case) -> Result<Output, RefError> {
     let mut reference = BridgedReference::new("it", &bridge(&[persona], Duration::from_secs(20)));
     let mut prepared = reference.prepare(&case.problem, &files(case))?;
-    reference.output(&mut prepared)
+    reference.output(&mut prepared, None)
 }
 
 /// Prepares and times.

@@ -10,6 +10,7 @@ use crate::error::BenchError;
 use crate::folder::{self, write_atomically};
 use crate::record::{Counts, Figure, RunRow, Status};
 use crate::render::{FLOP_RULE, is_memory_bound, reference_ids, summary, us_of};
+use crate::runner::Effort;
 use crate::stats::geomean;
 use crate::verdict::Class;
 use crate::{plot, results};
@@ -104,13 +105,17 @@ fn readme(env: &Env, rows: &[RunRow], planned: usize, plots: &[&str]) -> String 
     line(
         "timing",
         format!(
-            "burst: medians of rounds of 10 ms after rests of 10 ms, contestants in turn; sustained: second half of 1.5 s back \
+            "burst: medians of rounds of 10 ms after rests of 10 ms, contestants in turn; sustained: second half of {:.1} s back \
          to back; device events; tensors rotated over 3 × L2; budget {} s a row",
+            Effort::within(s.budget_s).sustained.as_secs_f64(),
             s.budget_s
         ),
     );
     line("judged", "every contestant's O (and LSE where given) against the f64 oracle before and after being timed; a wrong one has no times".into());
     line("FLOPs", format!("{FLOP_RULE}; bytes: q, k, v, O, LSE once each"));
+    if let Some(times) = wall_times(rows) {
+        line("wall time", times);
+    }
     let _ = writeln!(text, "\n    {}\n", shown(&env.command));
     text.push_str("`raw.jsonl` has every round with clock, power, temperature and what throttled it; `rows.csv` a line a row; `summary.md` groups, failures and advice.\n\n");
     text.push_str(&groups_md(rows));
@@ -121,6 +126,22 @@ fn readme(env: &Env, rows: &[RunRow], planned: usize, plots: &[&str]) -> String 
     text.push_str("\n## Rows\n\n");
     text.push_str(&rows_md(rows));
     text
+}
+
+/// Where the rows' seconds went, the largest part first; `None` where that was not noted.
+fn wall_times(rows: &[RunRow]) -> Option<String> {
+    let timed: Vec<&RunRow> = rows.iter().filter(|row| !row.stages.is_empty()).collect();
+    let whole: f64 = timed.iter().map(|row| row.seconds).sum();
+    let mut stages: BTreeMap<&str, f64> = BTreeMap::new();
+    for (name, seconds) in timed.iter().flat_map(|row| &row.stages) {
+        *stages.entry(name).or_default() += seconds;
+    }
+    let mut stages: Vec<(&str, f64)> = stages.into_iter().collect();
+    stages.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let parts: Vec<String> = stages.iter().map(|(name, s)| format!("{name} {s:.0} s")).collect();
+    let each = whole / timed.len().max(1) as f64;
+    let text = format!("{whole:.0} s for {} rows, {each:.1} s each: {}", timed.len(), parts.join(", "));
+    (!timed.is_empty()).then_some(text)
 }
 
 /// The command as one would type it, without folders of this machine.
