@@ -58,7 +58,7 @@ pub enum Task {
 /// Flags of `plan`.
 #[derive(Args, Debug, Clone)]
 pub struct PlanArgs {
-    /// The kernel (fwd_sm100), or one of its entries (fwd_sm100_hd64_bf16_causal).
+    /// The kernel: fwd_sm100 or fwd_sm90, or one of its entries (fwd_sm100_hd64_bf16_causal).
     #[arg(value_name = "KERNEL")]
     pub kernel: String,
     /// The variant, as in hd128_bf16_full [default: the kernel's first].

@@ -4,6 +4,7 @@ pub mod export;
 pub mod index;
 pub mod merge;
 pub mod report;
+pub mod validate;
 
 use std::path::{Path, PathBuf};
 
@@ -56,6 +57,7 @@ pub fn run(task: &ResultsTask) -> Result<u8, BenchError> {
             }
             Ok(exit::OK)
         }
+        ResultsTask::Validate { folders, python } => validate::validate(folders, python),
         ResultsTask::Export { folder, format: ExportFormat::Flashinfer, out } => {
             let counts = export::flashinfer(folder, out)?;
             println!("{counts} in {}", out.display());
