@@ -75,6 +75,9 @@ impl<'a> Guesser<'a> {
                 }
             }
         }
+        // Where the first access was handed over, the other way round is less likely.
+        let told = !self.signals.is_empty() && !guesses.is_empty();
+        let other: Vec<Guess> = other.into_iter().filter(|g| g.0 > EARLIER || !told).collect();
         let Some(best) = guesses.iter().chain(&other).map(|g| g.0).max() else {
             let pipe = self.p.e.kind == Kind::Pipe && self.signals.is_empty();
             return pipe.then(|| {
