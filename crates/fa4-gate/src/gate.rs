@@ -260,7 +260,9 @@ fn print(
         if rows.iter().any(|row| row.kernel == "none") {
             println!("Not served:\n{}", table::unsupported(rows));
         }
-        println!("{}", table::coverage(&session.coverage));
+        if session.coverage.values().any(|c| c.passes > 0) {
+            println!("{}", table::coverage(&session.coverage));
+        }
         for (finding, runs) in &session.strict {
             println!("strict ({runs} runs): {finding}");
         }
