@@ -555,8 +555,12 @@ impl Machine<'_> {
         let phase = std::mem::take(&mut c.bars[id as usize]);
         let done = phase.stamp;
         c.hb.bar_complete(id);
+        let at = if self.timed() { done } else { self.steps };
         let ledger = &mut c.bar_ledgers[id as usize];
         ledger.phase += 1;
+        if let Some(t) = &mut self.trace {
+            t.phase(c.id, &format!("named barrier {id}"), ledger.phase, at);
+        }
         for (w, warp) in c.warps.iter().enumerate() {
             if let Some(s) = warp.splits.iter().find(|s| s.state == State::Bar(id)) {
                 ledger.note((w as u32, s.pc), Deed::Wait, ledger.phase, 1, self.steps);

@@ -142,6 +142,9 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
     report.strict = std::mem::take(&mut m.strict).into_values().collect();
     report.counters = m.counters;
     report.prediction = m.prediction;
+    if let Some(t) = &mut m.trace {
+        t.finish(m.steps);
+    }
     report.trace = m.trace;
     if opts.strict
         && report.verdict == Verdict::Clean

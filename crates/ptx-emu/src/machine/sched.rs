@@ -46,7 +46,10 @@ impl Machine<'_> {
             } else {
                 QUANTUM
             };
-            if let SliceEnd::Yield = self.slice(c, w, s, quantum)? {
+            let begin = self.steps;
+            let end = self.slice(c, w, s, quantum);
+            self.trace_turn(c, w, begin);
+            if let SliceEnd::Yield = end? {
                 c.next_warp = (w + 1) % c.warps.len();
                 // A group of lanes that spins must not keep the warp from the group it spins for.
                 let splits = &mut c.warps[w].splits;
@@ -66,6 +69,30 @@ impl Machine<'_> {
             }
         }
         Ok(moved)
+    }
+
+    /// The turn of a warp in the trace, and what it waits for now. (The timed schedule has clocks for that.)
+    fn trace_turn(&mut self, c: &Cta, w: usize, begin: u64) {
+        if self.trace.is_none() || self.timed() {
+            return;
+        }
+        let (role, warp) = (self.role_of(w as u32), &c.warps[w]);
+        let met = |s: &&Split| !matches!(s.state, State::Reconverge | State::Sync(_));
+        let waits = match warp.splits.iter().find(met).or(warp.splits.first()) {
+            Some(s) if warp.splits.iter().all(|s| s.state != State::Ready) => match s.state {
+                State::Mbar(a) => Some(self.barrier_name(c, a)),
+                State::Bar(id) => Some(format!("named barrier {id}")),
+                _ => Some(self.opcode(s.pc)),
+            },
+            _ => None,
+        };
+        let step = self.steps;
+        if let Some(t) = &mut self.trace {
+            t.turn(c.id, w as u32, role.as_deref(), begin, step);
+            if let Some(name) = waits {
+                t.blocked(c.id, w as u32, name, step);
+            }
+        }
     }
 
     fn pick(&mut self, c: &Cta) -> Option<(usize, usize)> {

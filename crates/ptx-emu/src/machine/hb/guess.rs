@@ -54,11 +54,19 @@ impl<'a> Guesser<'a> {
         }
         let own = self.a == self.b;
         let other = if own { vec![] } else { self.other_way() };
-        if let Some(wait) = self.m.not_over(&self.p) {
-            let sure = other.into_iter().find(|g| g.0 == NOT_IN_CODE);
-            return Some(sure.map_or_else(|| self.m.own_wait(&self.p, wait, self.signals), |g| g.1));
-        }
         let mut guesses: Vec<Guess> = self.signals.iter().filter_map(|s| self.not_waited(s)).collect();
+        if let Some(wait) = self.m.not_over(&self.p) {
+            // Either its own thread did not wait for it, or the second came without waiting for that one.
+            if !own && guesses.iter().all(|g| g.0 < TOO_EARLY) {
+                guesses.extend(self.links((self.a, self.p.e.step)));
+                guesses.extend(other);
+                guesses.retain(|g| g.0 >= NOT_YET);
+                if let Some(text) = self.best(guesses, vec![]) {
+                    return Some(text);
+                }
+            }
+            return Some(self.m.own_wait(&self.p, wait, self.signals));
+        }
         if guesses.iter().all(|g| g.0 < TOO_EARLY) {
             if self.p.kind == Kind::Dealloc {
                 return Some(self.before_dealloc());
@@ -70,26 +78,34 @@ impl<'a> Guesser<'a> {
                     let since = self.m.since(self.p.c, k, self.signals, self.p.e.step);
                     guesses.extend(self.links((k, since)));
                 }
-                if guesses.is_empty() && !own {
-                    guesses.extend(self.links((self.a, self.p.e.step)));
-                }
+                let alone = guesses.is_empty();
+                let direct = if own { vec![] } else { self.links((self.a, self.p.e.step)) };
+                // What the tables ask for and the program lacks says more than what was not done yet.
+                guesses.extend(direct.into_iter().filter(|g| alone || g.0 == NOT_IN_CODE));
             }
         }
-        let Some(best) = guesses.iter().chain(&other).map(|g| g.0).max() else {
+        // Where the first access was handed over, the other way round is less likely.
+        let told = !self.signals.is_empty() && !guesses.is_empty();
+        let other: Vec<Guess> = other.into_iter().filter(|g| g.0 > EARLIER || !told).collect();
+        self.best(guesses, other).or_else(|| {
             let pipe = self.p.e.kind == Kind::Pipe && self.signals.is_empty();
-            return pipe.then(|| {
+            pipe.then(|| {
                 let (a, b) = (self.m.first(&self.p), self.m.who(self.b));
                 let (from, to) = (self.m.line(self.p.e.pc), self.place(self.b));
                 format!(
                     "a tcgen05.commit by {a} after {from}, and a wait for its mbarrier by {b}, or by one that then hands \
                      over to it, before {to}"
                 )
-            });
-        };
+            })
+        })
+    }
+
+    /// The best guesses in words; `other`: those of the other way round, of which one has a place.
+    fn best(&self, guesses: Vec<Guess>, other: Vec<Guess>) -> Option<String> {
+        let best = guesses.iter().chain(&other).map(|g| g.0).max()?;
         let only = |all: Vec<Guess>| all.into_iter().filter(move |g| g.0 == best).map(|g| g.1);
         let mut best: Vec<String> = only(guesses).collect();
         best.dedup();
-        // One place for the other way round.
         let other = only(other).next();
         best.truncate(MOST_GUESSES - usize::from(other.is_some()));
         best.extend(other);
@@ -272,13 +288,15 @@ impl<'a> Guesser<'a> {
 
     /// Barriers that lead from a warp, which has known of the first access since a step, to the second thread.
     fn links(&self, from: (u32, u64)) -> Vec<Guess> {
-        let of = |bars: bool| {
-            let all = self.barriers().filter(move |at| matches!(at, At::Bar(_)) == bars);
-            all.filter_map(|at| self.link(from, at)).collect::<Vec<_>>()
-        };
         // A named barrier of the whole CTA leads everywhere, and is mostly not what was meant.
-        let mbars = of(false);
-        if mbars.is_empty() { of(true) } else { mbars }
+        let mbars = self.barriers().filter(|at| matches!(at, At::Mbar(_)));
+        let mbars: Vec<Guess> = mbars.filter_map(|at| self.link(from, at)).collect();
+        if !mbars.is_empty() {
+            return mbars;
+        }
+        let met = |at: &At| self.visit(self.b, *at).map_or(0, |v| v.step);
+        let last = self.barriers().filter(|at| matches!(at, At::Bar(_))).max_by_key(met);
+        last.and_then(|at| self.link(from, at)).into_iter().collect()
     }
 
     fn link(&self, (from, since): (u32, u64), at: At) -> Option<Guess> {
@@ -353,9 +371,16 @@ impl<'a> Guesser<'a> {
     ) -> Guess {
         let (a, b) = (self.m.who(from), self.m.who(w));
         let first = if from == self.b { self.place(self.b) } else { self.m.line(self.p.e.pc) };
-        let verb = if let At::Bar(_) = at { "came" } else { "arrived" };
-        let gave = gave.map_or(format!("{a} has not {verb} there"), |v| {
-            format!("{a} last {verb} there before that, in phase {} at {}", v.phase, self.m.line(v.pc))
+        let score = if seen.news { EARLIER } else { ASIDE };
+        if let At::Bar(_) = at {
+            let (to, met) = (self.place(w), self.m.line(seen.pc));
+            let text = format!(
+                "a barrier (bar.sync) that {a} and {b} come to after {first} and before {to}; they last met at {name} ({met})"
+            );
+            return (score, text);
+        }
+        let gave = gave.map_or(format!("{a} has not arrived there"), |v| {
+            format!("{a} last arrived there before that, in phase {} at {}", v.phase, self.m.line(v.pc))
         });
         let text = format!(
             "a hand-over on {name} after {first} and before {}: {gave}, and {b} last waited for phase {} at {}",
@@ -363,7 +388,6 @@ impl<'a> Guesser<'a> {
             seen.phase.saturating_sub(1),
             self.m.line(seen.pc)
         );
-        let score = if seen.news { EARLIER } else { ASIDE };
         (score, text)
     }
 
@@ -444,7 +468,7 @@ impl<'a> Guesser<'a> {
 
     /// The same thread issues twice onto the same memory: in between it must wait for those who use what it brought.
     fn round_trip(&self) -> Vec<Guess> {
-        let mut out = vec![];
+        let mut out: Vec<(String, Guess)> = vec![];
         for at in self.barriers().filter(|at| self.signals.iter().all(|s| s.at != *at)) {
             let (name, w) = (self.name(at), self.b);
             let gives = |k: &u32| {
@@ -461,15 +485,24 @@ impl<'a> Guesser<'a> {
                 self.m.who_all(&givers)
             );
             match (self.has(w, at, Act::Waits), self.visit(w, at)) {
-                (Has::No, _) if self.is_declared(&name, w, true) => out.push(self.never_waits(&wait, w)),
-                (Has::Yes(_), None) if self.same_stage(at) => {
-                    out.push((NOT_YET, format!("{wait}; it has not waited there so far")));
+                (Has::No, _) if self.is_declared(&name, w, true) => {
+                    out.push((name, self.never_waits(&wait, w)))
                 }
-                (Has::Yes(_), Some(v)) if self.same_stage(at) => out.push(self.stale(w, v, &wait, &name)),
+                (Has::Yes(_), None) if self.same_stage(at) => {
+                    out.push((name, (NOT_YET, format!("{wait}; it has not waited there so far"))));
+                }
+                (Has::Yes(_), Some(v)) if self.same_stage(at) => {
+                    let guess = self.stale(w, v, &wait, &name);
+                    out.push((name, guess));
+                }
                 _ => {}
             }
         }
-        out
+        // The barrier that frees a slot is mostly called like the one that fills it.
+        let full = self.signals.first().map_or(String::new(), |s| self.name(s.at));
+        let like = |name: &str| full.bytes().zip(name.bytes()).take_while(|(x, y)| x == y).count();
+        let most = out.iter().map(|(name, _)| like(name)).max();
+        out.into_iter().filter(|(name, _)| Some(like(name)) == most).map(|(_, guess)| guess).collect()
     }
 
     /// Tensor memory is given back while somebody may still use it.

@@ -1,8 +1,8 @@
 //! Where an undefined value comes from: back along the registers to what loaded it, or to one that was never written.
 //!
-//! Found when a fault is reported, from the program's text and the registers as they are: compilers give each value a
-//! register of its own, so the nearest instruction above that writes a register is nearly always the one that did. That
-//! is a help, not a proof, and the fault does not depend on it.
+//! Found when a fault is reported, from the program's text and the registers as they are now: of the instructions that
+//! write an undefined register those are followed that read one, until one is a load. That is a help, not a proof (a
+//! register may have been written since), and the fault does not depend on it.
 
 use super::super::cta::{Cta, Warp};
 use super::super::inst::{Inst, Place, Reg};
@@ -10,10 +10,11 @@ use super::super::ledger::Deed;
 use super::super::names;
 use super::super::run::Machine;
 use crate::isa::regs::Class;
+use std::collections::HashSet;
 
-/// Instructions followed.
-const MOST_HOPS: usize = 24;
-/// Of those, shown between the fault and the origin.
+/// Registers looked at.
+const MOST_SEEN: usize = 4096;
+/// Instructions shown between the fault and the origin.
 const SHOWN_HOPS: usize = 3;
 
 /// Whether lane `l` of a register holds an undefined byte.
@@ -31,39 +32,51 @@ impl Machine<'_> {
     pub(in super::super) fn undefined_origin(&self, c: &Cta, w: usize, pc: u32, lanes: u32) -> Vec<String> {
         let warp = &c.warps[w];
         let l = if lanes == 0 { warp.live } else { lanes }.trailing_zeros() & 31;
-        let (mut at, mut notes, mut hops) = (pc, vec![], 0);
-        let Some(mut reg) = self.undefined_source(warp, at, l) else { return notes };
-        let mut seen = vec![pc];
-        let origin = loop {
-            let Some(def) = self.writer(reg, at).filter(|d| !seen.contains(d)) else {
-                break match self.spelling(reg) {
-                    Some(name) => format!("`{name}` was never written"),
-                    None => "a register that was never written".into(),
-                };
-            };
-            seen.push(def);
-            let (op, line) = (self.opcode(def), self.line(def));
-            if let Some(place) = self.loaded_from(c, w, def, l) {
-                notes.extend(self.not_waited_so_far(c, w, def));
-                break format!("`{op}` at {line} loaded it from {place}");
+        // (register, where it is read, the step that led there): breadth first, so that the shortest way is told.
+        let mut steps: Vec<(Reg, u32, Option<usize>)> =
+            self.undefined_sources(warp, pc, l).into_iter().map(|r| (r, pc, None)).collect();
+        let (mut seen, mut i) = (HashSet::new(), 0);
+        let (mut end, mut notes) = (None, vec![]);
+        while let Some(&(reg, at, _)) = steps.get(i) {
+            for def in self.writers(reg, at) {
+                if let Some(place) = self.loaded_from(c, w, def, l) {
+                    notes.extend(self.not_waited_so_far(c, w, def));
+                    let (op, line) = (self.opcode(def), self.line(def));
+                    end = Some((i, format!("`{op}` at {line} loaded it from {place}")));
+                    break;
+                }
+                let sources = self.undefined_sources(warp, def, l);
+                let new = sources.into_iter().filter(|r| seen.insert(*r));
+                steps.extend(new.map(|r| (r, def, Some(i))).collect::<Vec<_>>());
             }
-            let Some(source) = self.undefined_source(warp, def, l) else {
-                break format!("`{op}` at {line} gave an undefined result");
-            };
-            hops += 1;
-            if hops <= SHOWN_HOPS {
-                notes.push(format!("computed by `{op}` at {line}"));
+            if end.is_some() || steps.len() > MOST_SEEN {
+                break;
             }
-            if hops == MOST_HOPS {
-                break format!("further back than `{op}` at {line}");
+            if self.writers(reg, at).is_empty() {
+                let name = self.spelling(reg).unwrap_or("a register".into());
+                end = Some((i, format!("`{name}` was never written")));
+                break;
             }
-            (at, reg) = (def, source);
-        };
-        if hops > SHOWN_HOPS {
-            notes.push(format!("and {} more instructions", hops - SHOWN_HOPS));
+            i += 1;
         }
-        notes.push(format!("the undefined value comes from here (lane {l}): {origin}"));
-        notes
+        let Some((mut i, origin)) = end else { return notes };
+        let mut way = vec![];
+        while let (_, at, Some(before)) = steps[i] {
+            way.push(at);
+            i = before;
+        }
+        way.reverse();
+        let hops = way
+            .iter()
+            .take(SHOWN_HOPS)
+            .map(|&at| format!("computed by `{}` at {}", self.opcode(at), self.line(at)));
+        let mut told: Vec<String> = hops.collect();
+        if way.len() > SHOWN_HOPS {
+            told.push(format!("and {} more instructions", way.len() - SHOWN_HOPS));
+        }
+        told.push(format!("the undefined value comes from here (lane {l}): {origin}"));
+        told.extend(notes);
+        told
     }
 
     /// Barriers that the tables tell the warp's role to wait for and that it has not waited for yet, where the load at
@@ -94,21 +107,22 @@ impl Machine<'_> {
             .then(|| format!("{who} has not waited yet for {}, which are there for it", waits.join(", ")))
     }
 
-    /// The first operand of an instruction that is undefined in lane `l`; its guard counts.
-    fn undefined_source(&self, warp: &Warp, pc: u32, l: u32) -> Option<Reg> {
-        let d = self.prog.code.get(pc as usize)?;
+    /// The operands of an instruction that are undefined in lane `l`; its guard counts.
+    fn undefined_sources(&self, warp: &Warp, pc: u32, l: u32) -> Vec<Reg> {
+        let Some(d) = self.prog.code.get(pc as usize) else { return vec![] };
         let guard = d.guard.map(|(p, _)| (Class::P, p));
         let srcs = self.prog.regs[d.srcs.0 as usize..d.srcs.1 as usize].iter().copied();
-        guard.into_iter().chain(srcs).find(|&r| undefined(warp, r, l))
+        guard.into_iter().chain(srcs).filter(|&r| undefined(warp, r, l)).collect()
     }
 
-    /// The nearest instruction above `pc`, else the last below it, that writes a register.
-    fn writer(&self, reg: Reg, pc: u32) -> Option<u32> {
+    /// The instructions that write a register, the nearest above `pc` first.
+    fn writers(&self, reg: Reg, pc: u32) -> Vec<u32> {
         let writes = |i: &u32| {
             let d = &self.prog.code[*i as usize];
             self.prog.regs[d.dsts.0 as usize..d.dsts.1 as usize].contains(&reg)
         };
-        (0..pc).rev().find(writes).or_else(|| (pc..self.prog.code.len() as u32).rev().find(writes))
+        let n = self.prog.code.len() as u32;
+        (0..pc.min(n)).rev().chain((pc.min(n)..n).rev()).filter(writes).collect()
     }
 
     fn spelling(&self, reg: Reg) -> Option<String> {
