@@ -412,7 +412,7 @@ fn the_repository_may_come_from_git() {
         ("https://example.org/a/b/c", None),
         ("", None),
     ] {
-        assert_eq!(repo_of(url).as_deref(), repo, "{url}");
+        assert_eq!(super::repo_of(url).as_deref(), repo, "{url}");
     }
     let dir = results();
     let nameless = PublishArgs { repo: None, ..args(&dir, concat!("https", "://api.github.com")) };
