@@ -83,8 +83,9 @@ class Checker:
                 continue
             if path.stem != thing.name:
                 self.complain(where, f"holds {thing.name}")
-            if known.setdefault(thing.name, thing) is not thing and model is self.Definition:
-                self.complain(where, f"{thing.name} is there twice")
+            # The package refuses a whole data set for one name that is there twice, even below different definitions.
+            if known.setdefault(thing.name, thing) is not thing:
+                self.complain(where, f"{model.__name__} {thing.name}: name: is there twice")
         self.counts[folder] = len(known)
 
     def lines(self, folder, evaluated):
@@ -112,6 +113,8 @@ class Checker:
             say("solution: belongs to traces, and to them only")
         if evaluated and trace.solution not in self.solutions:
             say(f"solution: {trace.solution} is none of these")
+        elif evaluated and self.solutions[trace.solution].definition != trace.definition:
+            say(f"solution: {trace.solution} is one of {self.solutions[trace.solution].definition}")
 
     def run(self):
         self.objects("definitions", self.Definition, self.definitions)

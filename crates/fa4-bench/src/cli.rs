@@ -150,6 +150,15 @@ pub enum ResultsTask {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
+    /// Run the gate and keep its verdict as a result folder; exit codes as the gate's.
+    Gate {
+        /// Where the result goes.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Flags of the gate, behind `--`.
+        #[arg(last = true, value_name = "FLAGS")]
+        flags: Vec<String>,
+    },
     /// Write results/INDEX.md.
     Index {
         /// The folder of folders; default: the workspace's.
@@ -160,7 +169,7 @@ pub enum ResultsTask {
     Report {
         /// The folder.
         folder: Option<PathBuf>,
-        /// Also put the table between the markers `generated: bench` of this file.
+        /// Also put the table between the markers `generated: bench` (of a gate's folder: `generated: gate`) of this file.
         #[arg(long, value_name = "FILE.md")]
         into: Option<PathBuf>,
     },

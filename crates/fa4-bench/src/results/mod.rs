@@ -1,6 +1,7 @@
 //! Result folders: joined, listed, reported, exported.
 
 pub mod export;
+pub mod gate;
 pub mod index;
 pub mod merge;
 pub mod report;
@@ -35,6 +36,15 @@ pub fn run(task: &ResultsTask) -> Result<u8, BenchError> {
             let results = results.clone().unwrap_or_else(|| workspace().join("results"));
             let count = index::write(&results)?;
             println!("{count} result folders in {}", results.join(index::FILE).display());
+            Ok(exit::OK)
+        }
+        ResultsTask::Gate { out, flags } => gate::judge(flags, out),
+        ResultsTask::Report { folder: Some(folder), into } if folder.join(gate::RUN).is_file() => {
+            gate::write(folder)?;
+            if let Some(file) = into {
+                gate::into(folder, file)?;
+                println!("{} has the table of {}", file.display(), folder.display());
+            }
             Ok(exit::OK)
         }
         ResultsTask::Report { folder, into } => {
