@@ -522,7 +522,7 @@ mod tests {
             for i in 0..bits {
                 sum += if 2 * i >= least { bit(i) << (2 * i) } else { 0 };
                 for j in i + 1..bits {
-                    sum += if i + j + 1 >= least { bit(i) * bit(j) << (i + j + 1) } else { 0 };
+                    sum += if i + j + 1 >= least { (bit(i) * bit(j)) << (i + j + 1) } else { 0 };
                 }
             }
             sum >> least

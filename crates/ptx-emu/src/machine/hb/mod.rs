@@ -32,11 +32,13 @@
 mod access;
 mod between;
 mod cell;
+mod chain;
 mod clock;
 mod event;
 mod far;
 mod fence;
 mod global;
+mod guess;
 mod lanes;
 mod pair;
 mod phase;
