@@ -186,11 +186,10 @@ impl Machine<'_> {
         side: Side,
     ) -> Fault {
         let (me, by) = (self.opcode(pc), self.opcode(e.pc));
-        let first =
-            format!("tcgen05.fence::before_thread_sync after the first access, before its thread hands over");
+        let first = "tcgen05.fence::before_thread_sync after the first access, before its thread hands over";
         let then = "tcgen05.fence::after_thread_sync between this thread's wait and its access";
         let (lacks, missing) = match side {
-            Side::Before => ("no tcgen05.fence::before_thread_sync before the hand-off", first),
+            Side::Before => ("no tcgen05.fence::before_thread_sync before the hand-off", first.to_string()),
             Side::After => ("no tcgen05.fence::after_thread_sync after the wait", then.to_string()),
             Side::Both => ("no tcgen05.fence on either side of the hand-off", format!("{first}, and {then}")),
         };

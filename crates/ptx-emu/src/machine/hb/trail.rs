@@ -48,6 +48,28 @@ impl CtaHb {
 }
 
 impl Machine<'_> {
+    /// Where an access `e` was handed over and where warp `w` took it up: between those and the two accesses the
+    /// `tcgen05.fence` belongs.
+    pub(super) fn hb_handed(&self, c: &Cta, w: usize, on: u32, e: &Event) -> Vec<String> {
+        if e.cta != c.hb.cta || home(w as u32).0.is_some() {
+            return vec![];
+        }
+        let place = |s: &Step| {
+            let name = match s.at {
+                At::Mbar(a) | At::Commit(a) => names::barrier(&self.launch.annotations, c.dynamic_base, a),
+                At::Bar(id) => format!("named barrier {id}"),
+            };
+            let line = self.prog.code.get(s.pc as usize).map_or(0, |d| d.span.line);
+            format!("{name} (PTX line {line})")
+        };
+        let trail = |w: usize| c.hb.trails[w].0.iter();
+        let given = trail(e.warp as usize).find(|s| !s.waits && s.time >= e.time && s.lanes & e.lanes != 0);
+        let taken = trail(w).rev().find(|s| s.waits && s.lanes & on != 0);
+        let given = given.map(|s| format!("the first access was handed over by {}", place(s)));
+        let taken = taken.map(|s| format!("this thread last waited for {}", place(s)));
+        given.into_iter().chain(taken).collect()
+    }
+
     /// What the two parties of a race handed over and waited for.
     pub(super) fn hb_trail(&self, c: &Cta, w: usize, on: u32, e: &Event, lanes: u32) -> Vec<String> {
         let mut notes = vec![];
