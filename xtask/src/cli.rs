@@ -28,7 +28,7 @@ pub enum Command {
     Setup(Setup),
     /// Say what this machine has, what is missing, and the command that mends it.
     Doctor,
-    /// Compile kernels to PTX and cubins.
+    /// Compile kernels to PTX and cubins; count machine instructions (`cargo xtask build sass-mix --help`).
     Build(Build),
     /// Compile, run every case, compare with the oracle; table and exit code.
     Gate(Gate),
@@ -73,7 +73,8 @@ pub struct Setup {
 /// `build`.
 #[derive(Args, Debug)]
 pub struct Build {
-    /// What the builder shall do: nothing for all kernels, `check`, or `file FILE.cu …`.
+    /// What the builder shall do: nothing for all kernels, `check` (which toolchain), `file FILE.cu …`, or `sass-mix KERNEL …`
+    /// (machine instructions of softmax loops); `-- --help` or `sass-mix --help` tell more.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub args: Vec<OsString>,
 }
@@ -104,12 +105,13 @@ pub enum Schedule {
     Random,
 }
 
+/// Rust's ranges: `0..8` without 8, `0..=8` with it. (What reads the flag in the end says the same.)
 fn parse_seeds(text: &str) -> Result<String, String> {
-    let range =
-        text.split_once("..").and_then(|(a, b)| Some((a.parse::<u64>().ok()?, b.parse::<u64>().ok()?)));
-    match range {
-        Some((first, end)) if first < end => Ok(text.to_owned()),
-        _ => Err("expected A..B with A < B, for example 0..32".into()),
+    let (first, last) = text.split_once("..").unwrap_or_default();
+    let (last, included) = last.strip_prefix('=').map_or((last, false), |last| (last, true));
+    match (first.parse::<u64>(), last.parse::<u64>()) {
+        (Ok(a), Ok(b)) if a < b || included && a == b => Ok(text.to_owned()),
+        _ => Err("expected A..B (B not included) or A..=B (included), as in 0..32".into()),
     }
 }
 
@@ -131,7 +133,7 @@ pub struct Gate {
     /// Seed of the data and of the random schedule.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Run the random schedule for each seed from A up to, not including, B.
+    /// Run the random schedule once for each seed: A..B without B, A..=B with it.
     #[arg(long, value_name = "A..B", conflicts_with = "seed", value_parser = parse_seeds)]
     pub seeds: Option<String>,
     /// Flags that every judging command takes.
@@ -259,6 +261,8 @@ mod tests {
         assert_eq!(gate.to_args(), ["--device", "auto", "--schedule", "late-lifo,random"]);
         assert!(parse(&["--schedule", "eagre"]).is_err());
         assert!(parse(&["--seeds", "0..32"]).is_ok());
+        assert!(parse(&["--seeds", "3..=3"]).is_ok());
+        assert!(parse(&["--seeds", "3..3"]).is_err());
         assert!(parse(&["--seeds", "32..0"]).is_err());
         assert!(parse(&["--seeds", "0..32", "--seed", "1"]).is_err());
     }

@@ -14,6 +14,7 @@ use crate::cli::BenchArgs;
 use crate::env::{Env, Settings};
 use crate::error::BenchError;
 use crate::folder::{self, Folder};
+use crate::paths;
 use crate::plan::cases_csv;
 use crate::queue::{self, News, Work};
 use crate::record::RunRow;
@@ -32,7 +33,7 @@ pub fn bench(args: &BenchArgs, stop: &AtomicBool) -> Result<u8, BenchError> {
         Some(root) => root.canonicalize().map_err(BenchError::file(root))?,
         None => workspace(),
     };
-    let (mut folder, done, env) = match &args.resume {
+    let Begun { mut folder, done, env, settings } = match &args.resume {
         Some(folder) => resume(args, &root, folder.as_deref())?,
         None => begin(args, &root)?,
     };
@@ -58,7 +59,7 @@ pub fn bench(args: &BenchArgs, stop: &AtomicBool) -> Result<u8, BenchError> {
             cases: folder.path().join(folder::CASES),
             ordinal: gpu.ordinal,
             root: root.clone(),
-            settings: env.settings.clone(),
+            settings: settings.clone(),
         })
         .collect();
     let work = Work {
@@ -127,7 +128,17 @@ pub fn bench(args: &BenchArgs, stop: &AtomicBool) -> Result<u8, BenchError> {
     })
 }
 
-type Begun = (Folder, Vec<RunRow>, Env);
+/// A run that can go on.
+struct Begun {
+    folder: Folder,
+    done: Vec<RunRow>,
+    env: Env,
+    /// With the paths of this machine, unlike those of `env`.
+    settings: Settings,
+}
+
+/// Interpreter where none is named.
+const PYTHON: &str = "python3";
 
 fn begin(args: &BenchArgs, root: &Path) -> Result<Begun, BenchError> {
     let pattern = args.pattern()?;
@@ -154,18 +165,18 @@ fn begin(args: &BenchArgs, root: &Path) -> Result<Begun, BenchError> {
             _ => None,
         },
         artifacts: args.artifacts.as_ref().map(absolute).transpose()?,
-        python: args.refs_python.clone(),
+        python: args.refs_python.clone().unwrap_or_else(|| PYTHON.into()),
         refs_program: args.refs_program.clone(),
-        scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
+        scratch: args.scratch.clone().unwrap_or_else(ram_disk),
     };
     let gpus = machines(args, &settings)?;
     let build = gpu::build(root, &settings)?;
-    let env = Env::now(root, settings, gpus, build);
+    let env = Env::now(root, settings.clone(), gpus, build);
     let path = match &args.out {
         Some(path) => path.clone(),
         None => unused(&root.join("results"), &env),
     };
-    Ok((Folder::create(&path, &env, &cases)?, Vec::new(), env))
+    Ok(Begun { folder: Folder::create(&path, &env, &cases)?, done: Vec::new(), env, settings })
 }
 
 fn resume(args: &BenchArgs, root: &Path, folder: Option<&Path>) -> Result<Begun, BenchError> {
@@ -174,9 +185,10 @@ fn resume(args: &BenchArgs, root: &Path, folder: Option<&Path>) -> Result<Begun,
         None => results::newest_unfinished(&root.join("results"))?,
     };
     let mut env = folder::env(&path)?;
+    let settings = settings_of(&env, args, root)?;
     let (folder, done) = Folder::resume(&path)?;
     // The rows must come from the same kind of GPU; how many there are does not matter.
-    let gpus = machines(args, &env.settings)?;
+    let gpus = machines(args, &settings)?;
     if let (Some(then), Some(now)) = (env.gpus.first(), gpus.first())
         && then.name != now.name
     {
@@ -184,8 +196,8 @@ fn resume(args: &BenchArgs, root: &Path, folder: Option<&Path>) -> Result<Begun,
             format!("was begun on {}, here is {}; take it up on the same kind of GPU", then.name, now.name);
         return Err(BenchError::folder(path, what));
     }
-    let build = gpu::build(root, &env.settings)?;
-    let now = Env::now(root, env.settings.clone(), gpus.clone(), build);
+    let build = gpu::build(root, &settings)?;
+    let now = Env::now(root, settings.clone(), gpus.clone(), build);
     if let Some(what) = env.differs(&now) {
         return Err(BenchError::folder(
             path,
@@ -193,7 +205,52 @@ fn resume(args: &BenchArgs, root: &Path, folder: Option<&Path>) -> Result<Begun,
         ));
     }
     env.gpus = gpus;
-    Ok((folder, done, env))
+    Ok(Begun { folder, done, env, settings })
+}
+
+/// The settings of an earlier run, its files found again: below the checkout, or where a flag says.
+fn settings_of(env: &Env, args: &BenchArgs, root: &Path) -> Result<Settings, BenchError> {
+    let then = &env.settings;
+    let lost = |flag: &'static str, shown: &str| {
+        let what = "lay outside the checkout when the run was begun; name it again".to_string();
+        BenchError::Flag { flag, value: shown.into(), what }
+    };
+    let find = |flag: &'static str, given: Option<&PathBuf>, shown: &PathBuf| {
+        let words = shown.to_string_lossy();
+        match given {
+            Some(path) => std::path::absolute(path).map_err(BenchError::file(path)),
+            None if paths::is_left_out(&words) => Err(lost(flag, &words)),
+            None => Ok(root.join(shown)),
+        }
+    };
+    let candidate = match &then.candidate {
+        Some((path, name)) => Some((find("--cand", args.cand.as_ref(), path)?, name.clone())),
+        None if args.cand.is_some() => {
+            let (flag, what) = ("--cand", "the run to take up is not one of a candidate".to_string());
+            return Err(BenchError::Flag { flag, value: String::new(), what });
+        }
+        None => None,
+    };
+    let artifacts = args.artifacts.as_ref().or(then.artifacts.as_ref());
+    let artifacts = artifacts.map(|shown| find("--artifacts", args.artifacts.as_ref(), shown)).transpose()?;
+    // A bare name is looked for on the PATH.
+    let is_name = then.python.components().count() == 1;
+    let python = match &args.refs_python {
+        None if !is_name => find("--refs-python", None, &then.python)?,
+        given => given.clone().unwrap_or_else(|| then.python.clone()),
+    };
+    let refs_program = match (&then.refs_program, &args.refs_program) {
+        (Some(shown), None) if paths::is_left_out(shown) => return Err(lost("--refs-program", shown)),
+        (then, given) => given.clone().or_else(|| then.clone()),
+    };
+    let scratch = args.scratch.clone().unwrap_or_else(ram_disk);
+    Ok(Settings { candidate, artifacts, python, refs_program, scratch, ..then.clone() })
+}
+
+/// Linux's RAM disk where there is one, else the folder for temporary files.
+fn ram_disk() -> PathBuf {
+    let shm = PathBuf::from("/dev/shm");
+    if shm.is_dir() { shm } else { std::env::temp_dir() }
 }
 
 /// The GPUs to use.

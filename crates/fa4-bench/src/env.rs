@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::paths;
 use crate::plan::Shard;
 use crate::record::SCHEMA;
 use crate::runner::GpuRecord;
@@ -65,6 +66,21 @@ pub struct Settings {
     pub scratch: PathBuf,
 }
 
+impl Settings {
+    /// As they may be written down: paths relative to `root`, or their last part.
+    pub fn shown(&self, root: &Path) -> Settings {
+        let shown = |path: &PathBuf| paths::shown(path, root);
+        Settings {
+            candidate: self.candidate.as_ref().map(|(path, name)| (shown(path), name.clone())),
+            artifacts: self.artifacts.as_ref().map(shown),
+            python: shown(&self.python),
+            refs_program: self.refs_program.as_ref().map(|words| paths::shown_command(words, root)),
+            scratch: shown(&self.scratch),
+            ..self.clone()
+        }
+    }
+}
+
 /// Operating system and processor.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Machine {
@@ -85,8 +101,8 @@ impl Env {
             commit: build.commit.unwrap_or_else(|| commit(root)),
             compiler: build.compiler,
             started: timestamp(SystemTime::now()),
-            command: command_line(),
-            settings,
+            command: command_line(root),
+            settings: settings.shown(root),
             machine: machine(),
             gpus,
         }
@@ -131,7 +147,14 @@ impl Env {
 
     /// Why rows of `other` cannot stand in one table with these; `None`: they can.
     pub fn differs(&self, other: &Env) -> Option<String> {
-        let comparable = |env: &Env| Settings { shard: None, artifacts: None, ..env.settings.clone() };
+        // Where things lie differs between machines and changes nothing.
+        let comparable = |env: &Env| Settings {
+            shard: None,
+            artifacts: None,
+            python: PathBuf::new(),
+            scratch: PathBuf::new(),
+            ..env.settings.clone()
+        };
         let pairs = [
             ("schema", self.schema.to_string(), other.schema.to_string()),
             ("version", self.version.clone(), other.version.clone()),
@@ -171,17 +194,18 @@ pub fn commit(root: &Path) -> String {
     }
 }
 
-/// The arguments; the program by its name, since its path says something about one machine only.
-fn command_line() -> Vec<String> {
+/// The arguments as one would type them in the checkout; the program by its name.
+fn command_line(root: &Path) -> Vec<String> {
     let mut args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
     if let Some(program) = args.first_mut() {
         let name = Path::new(program.as_str()).file_name().map(|n| n.to_string_lossy().into_owned());
         *program = name.unwrap_or_default();
     }
-    args
+    args.iter().map(|word| paths::shown_word(word, root)).collect()
 }
 
-fn machine() -> Machine {
+/// This machine.
+pub fn machine() -> Machine {
     let line = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = line("/proc/cpuinfo");
     let model = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));
@@ -229,6 +253,27 @@ mod tests {
         assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(at(1_796_083_200), "2026-12-01T00:00:00Z");
         assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
+    }
+
+    #[test]
+    fn no_folder_of_this_machine_is_written_down() {
+        let root = Path::new("/home/someone/fa4");
+        let settings = Settings {
+            candidate: Some(("/home/someone/fa4/crates/x.cu".into(), "x".into())),
+            artifacts: Some("/data/kernels".into()),
+            python: "/home/someone/envs/refs/bin/python".into(),
+            refs_program: Some("/usr/bin/fake slow".into()),
+            scratch: "/dev/shm".into(),
+            ..Env::empty().settings
+        };
+        let shown = settings.shown(root);
+        assert_eq!(shown.candidate, Some(("crates/x.cu".into(), "x".into())));
+        assert_eq!(shown.artifacts, Some("…/kernels".into()));
+        let build = Build { commit: Some("test".into()), compiler: "none".into() };
+        let env = Env::now(root, settings, Vec::new(), build);
+        let text = env.to_json();
+        let strings = text.split('"').filter(|word| word.starts_with('/'));
+        assert_eq!(strings.collect::<Vec<_>>(), Vec::<&str>::new());
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fa4_gate::error::exit;
-use fa4_gate::judge::Output;
 use fa4_host::cuda::nvml::Nvml;
 use fa4_host::cuda::{CudaDevice, CudaGraph, CudaModule, Gpu, GpuInfo, gpus};
 use fa4_host::device::{Device, KernelLaunch};
@@ -15,6 +14,8 @@ use fa4_host::plan::{DEFAULT_TAU, LSE_BYTES, LseRef, TensorRef, Tensors, plan_ro
 use fa4_kernels::arch::Arch;
 use fa4_kernels::kernel_info::KernelInfo;
 use fa4_kernels::manifest::Row;
+use fa4_refs::RowAt;
+use fa4_spec::tensor::Layout;
 use fa4_spec::{AttnProblem, Case};
 
 use crate::artifacts::{self, Artifacts};
@@ -23,13 +24,12 @@ use crate::env::{Build, Settings};
 use crate::error::BenchError;
 use crate::record::Status;
 use crate::refs::RefField;
-use crate::runner::{Contestant, Effort, Failure, Field, GpuRecord, Job, Lap, Mode, Runner};
+use crate::runner::{Answer, Contestant, Effort, Failure, Field, GROUPS, GpuRecord, Job, Lap, Mode, Runner};
 use crate::telemetry::{Reading, Source, Telemetry};
-use crate::tensors::{self, Bytes};
+use crate::tensors;
+use crate::verify;
 use crate::worker::workspace;
 
-/// Groups of launches between two events in a round at most: an event costs about a microsecond.
-const GROUPS: u32 = 64;
 /// One contestant's copies may take this part of the GPU's memory.
 const MEMORY_PART: u64 = 10;
 
@@ -189,12 +189,12 @@ impl Runner for GpuRunner {
         for row in &variants {
             self.load(row)?;
         }
-        let bytes = Bytes::of(job.inputs);
         let mut ours: Vec<Box<dyn Contestant + 'a>> = Vec::new();
         for (at, &row) in variants.iter().enumerate() {
             let id = if at == 0 { "ours".to_string() } else { row.entry.to_string() };
             let loaded = &self.loaded[row.entry];
-            ours.push(Box::new(OwnKernel::new(id, row, loaded, &self.gpu, job, &bytes)?));
+            let made = job.stages.time("load", || OwnKernel::new(id, row, loaded, &self.gpu, job));
+            ours.push(Box::new(made?));
         }
         Ok(Field { ours, references: self.references.ready(job) })
     }
@@ -234,6 +234,8 @@ struct OwnKernel<'a> {
     entry: &'static str,
     device: CudaDevice,
     problem: AttnProblem,
+    /// Rows of O that are judged; `None`: all.
+    rows: Option<&'a [RowAt]>,
     launches: Vec<KernelLaunch<'a, CudaModule>>,
     outputs: Vec<(TensorRef, LseRef)>,
     graphs: Vec<CudaGraph>,
@@ -247,14 +249,13 @@ impl<'a> OwnKernel<'a> {
         row: &'static Row,
         loaded: &'a LoadedKernel,
         gpu: &Arc<Gpu>,
-        job: &Job<'_>,
-        bytes: &Bytes,
+        job: &Job<'a>,
     ) -> Result<Self, Failure> {
         let mut device = CudaDevice::on(gpu).map_err(failed)?.with_limit(job.limit);
         let p = &job.case.problem;
         let (mut launches, mut outputs) = (Vec::new(), Vec::new());
         for _ in 0..job.copies {
-            let tensors = place(&mut device, job, bytes).map_err(failed)?;
+            let tensors = place(&mut device, job).map_err(failed)?;
             let tau = job.case.tau.unwrap_or(DEFAULT_TAU);
             let plan = plan_row(row, p, &tensors, tau).map_err(refused)?;
             let plan = plan.ok_or_else(|| Failure::unsupported("there is nothing to launch"))?;
@@ -272,8 +273,8 @@ impl<'a> OwnKernel<'a> {
             });
             outputs.push((tensors.o, tensors.lse.expect("`place` wants one")));
         }
-        let (problem, graphs) = (p.clone(), Vec::new());
-        Ok(OwnKernel { id, entry: row.entry, device, problem, launches, outputs, graphs, next: 0 })
+        let (problem, rows, graphs) = (p.clone(), job.rows, Vec::new());
+        Ok(OwnKernel { id, entry: row.entry, device, problem, rows, launches, outputs, graphs, next: 0 })
     }
 
     fn launch(&mut self, mode: Mode) -> Result<(), DeviceError> {
@@ -286,14 +287,14 @@ impl<'a> OwnKernel<'a> {
     }
 
     /// Reads every copy's output back; all must be of the same bits, since a kernel's arithmetic is fixed.
-    fn read(&mut self) -> Result<Output, Failure> {
+    fn read(&mut self) -> Result<Answer, Failure> {
         self.device.sync().map_err(failed)?;
-        let mut first: Option<Output> = None;
+        let mut first: Option<[Vec<u8>; 2]> = None;
         for (copy, (o, lse)) in self.outputs.iter().enumerate() {
-            let output = download(&mut self.device, &self.problem, o, lse).map_err(failed)?;
+            let images = download(&mut self.device, &self.problem, o, lse).map_err(failed)?;
             match &first {
-                None => first = Some(output),
-                Some(known) if known.same_bits(&output) => {}
+                None => first = Some(images),
+                Some(known) if *known == images => {}
                 Some(_) => {
                     let what = format!(
                         "copy {copy} of the tensors gave other bits than copy 0, on the same inputs: a race"
@@ -302,7 +303,29 @@ impl<'a> OwnKernel<'a> {
                 }
             }
         }
-        first.ok_or_else(|| Failure::new(Status::Error, "no copy of the tensors"))
+        let [o, lse] = first.ok_or_else(|| Failure::new(Status::Error, "no copy of the tensors"))?;
+        Ok(self.answer(&o, &lse))
+    }
+
+    /// O's and the LSE's memory as an answer. A long problem's O is looked through where it lies and not made dense first.
+    fn answer(&self, image: &[u8], lse: &[u8]) -> Answer {
+        let p = &self.problem;
+        let shape = [p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v].map(|n| n as usize);
+        let layout = &self.outputs[0].0.layout;
+        let lse = lse.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
+        let (o, not_finite) = match self.rows {
+            None => (tensors::gather(image, layout, shape), None),
+            Some(rows) if *layout == Layout::bshd(shape) => {
+                let row = |&row: &RowAt| tensors::row(image, layout, shape, row);
+                (rows.iter().flat_map(row).collect(), tensors::first_not_finite(image, p.q_dtype))
+            }
+            Some(rows) => {
+                let whole = tensors::gather(image, layout, shape);
+                let image: Vec<u8> = whole.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+                (verify::gather(p, &whole, rows), tensors::first_not_finite(&image, p.q_dtype))
+            }
+        };
+        Answer { o, lse, not_finite }
     }
 
     fn timed(&mut self, launches: u32, mode: Mode) -> Result<Lap, DeviceError> {
@@ -330,11 +353,11 @@ impl<'a> OwnKernel<'a> {
 }
 
 /// Inputs in fresh memory; outputs arrive as NaN.
-fn place(device: &mut CudaDevice, job: &Job<'_>, bytes: &Bytes) -> Result<Tensors, DeviceError> {
+fn place(device: &mut CudaDevice, job: &Job<'_>) -> Result<Tensors, DeviceError> {
     let (p, inputs) = (&job.case.problem, job.inputs);
     let mut buffers = Vec::new();
-    for (name, image) in &bytes.buffers {
-        let address = device.alloc(name, image.len() as u64)?;
+    for (buffer, image) in inputs.buffers.iter().zip(job.images) {
+        let address = device.alloc(buffer.name, image.len() as u64)?;
         device.write(address, image)?;
         buffers.push(address);
     }
@@ -343,10 +366,11 @@ fn place(device: &mut CudaDevice, job: &Job<'_>, bytes: &Bytes) -> Result<Tensor
     let o = TensorRef { buffer: device.alloc("O", o_bytes)?, layout: inputs.o };
     let lse_bytes = p.batch * p.num_heads_q * p.seqlen_q * LSE_BYTES;
     let lse = LseRef::dense(device.alloc("LSE", lse_bytes)?, p);
-    let sinks = match &bytes.sinks {
-        Some(bytes) => {
+    let sinks = match &inputs.sinks {
+        Some(sinks) => {
+            let bytes: Vec<u8> = sinks.iter().flat_map(|x| x.to_le_bytes()).collect();
             let address = device.alloc("sinks", bytes.len() as u64)?;
-            device.write(address, bytes)?;
+            device.write(address, &bytes)?;
             Some(address)
         }
         None => None,
@@ -358,18 +382,18 @@ fn place(device: &mut CudaDevice, job: &Job<'_>, bytes: &Bytes) -> Result<Tensor
     Ok(Tensors { q: at(&inputs.q), k: at(&inputs.k), v: at(&inputs.v), o, lse: Some(lse), sinks })
 }
 
+/// The memory of O and of the LSE.
 fn download(
     device: &mut CudaDevice,
     p: &AttnProblem,
     o: &TensorRef,
     lse: &LseRef,
-) -> Result<Output, DeviceError> {
+) -> Result<[Vec<u8>; 2], DeviceError> {
     let shape = [p.batch, p.seqlen_q, p.num_heads_q, p.head_dim_v].map(|n| n as usize);
     let extent = o.layout.extent_bytes(p.q_dtype.bytes(), shape);
     let image = device.read(o.buffer, extent)?;
     let lse = device.read(lse.address, p.batch * p.num_heads_q * p.seqlen_q * LSE_BYTES)?;
-    let lse = lse.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
-    Ok(Output { o: tensors::gather(&image, &o.layout, shape), lse })
+    Ok([image, lse])
 }
 
 impl Contestant for OwnKernel<'_> {
@@ -381,14 +405,14 @@ impl Contestant for OwnKernel<'_> {
         Some(self.entry.to_string())
     }
 
-    fn run_once(&mut self) -> Result<Output, Failure> {
+    fn run_once(&mut self) -> Result<Answer, Failure> {
         for _ in 0..self.launches.len() {
             self.launch(Mode::Stream).map_err(failed)?;
         }
         self.read()
     }
 
-    fn leftover(&mut self) -> Result<Output, Failure> {
+    fn leftover(&mut self) -> Result<Answer, Failure> {
         self.read()
     }
 

@@ -2,12 +2,15 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use fa4_refs::files::images;
+use fa4_spec::qdist::Stock;
 use fa4_spec::{Case, Row, qdist};
 
 use crate::caveats;
 use crate::counts::counts;
 use crate::record::{Entry, Judged, RunRow, SCHEMA, Status};
 use crate::runner::{Contestant, Failure, Field, Job, Runner};
+use crate::stages::Stages;
 use crate::timing::{Timed, time_all};
 use crate::verdict::verdict;
 use crate::verify::Truth;
@@ -49,14 +52,15 @@ pub fn unmeasured(index: usize, row: &Row, seed: u64, status: Status, reason: im
         caveats: Vec::new(),
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
         seconds: 0.0,
+        stages: Default::default(),
     }
 }
 
-/// Judges and times a row. `said` is told what is being done.
+/// Judges and times a row. `stock` keeps data for later rows; `said` is told what is being done.
 pub fn measure(
     runner: &mut dyn Runner,
-    index: usize,
-    row: &Row,
+    stock: &mut Stock,
+    (index, row): (usize, &Row),
     seed: u64,
     said: &mut dyn FnMut(&str),
 ) -> RunRow {
@@ -64,21 +68,21 @@ pub fn measure(
     let gpu = runner.gpu();
     let mut result = unmeasured(index, row, seed, Status::Pass, "");
     (result.gpu, result.ordinal) = (Some(gpu.name.clone()), Some(gpu.ordinal));
-    if let Err(failure) = fill(runner, row, seed, &mut result, gpu.l2_bytes, said) {
+    let stages = Stages::default();
+    if let Err(failure) = fill((runner, stock, &stages), row, seed, &mut result, said) {
         (result.status, result.reason) = (failure.status, Some(failure.reason));
     } else {
         result.reason = None;
     }
-    result.seconds = start.elapsed().as_secs_f64();
+    (result.seconds, result.stages) = (start.elapsed().as_secs_f64(), stages.seconds());
     result
 }
 
 fn fill(
-    runner: &mut dyn Runner,
+    (runner, stock, stages): (&mut dyn Runner, &mut Stock, &Stages),
     row: &Row,
     seed: u64,
     result: &mut RunRow,
-    l2_bytes: u64,
     said: &mut dyn FnMut(&str),
 ) -> Result<(), Failure> {
     let case = Case::from_row(row, seed);
@@ -99,22 +103,25 @@ fn fill(
         return Err(Failure::unsupported(what));
     }
     said("data");
-    let inputs = qdist::inputs(&case).map_err(|e| Failure::unsupported(e.to_string()))?;
+    let inputs = stages.time("data", || qdist::inputs_from(&case, stock));
+    let inputs = inputs.map_err(|e| Failure::unsupported(e.to_string()))?;
+    let images = stages.time("data", || images(&inputs));
     said("oracle");
-    let truth = Truth::of(&case, &inputs);
-    let wanted = (L2_TIMES * l2_bytes).div_ceil(work.bytes.max(1)).clamp(1, MOST_COPIES);
+    let truth = stages.time("oracle", || Truth::of(&case, &inputs));
+    let wanted = (L2_TIMES * runner.gpu().l2_bytes).div_ceil(work.bytes.max(1)).clamp(1, MOST_COPIES);
     let fit = (runner.memory_share() / work.bytes.max(1)).max(1);
     let copies = wanted.min(fit) as u32;
     result.copies = Some(copies);
     let (effort, limit) = (runner.effort(), LIMIT);
-    let job = Job { row, case: &case, inputs: &inputs, copies, limit };
+    let (inputs, rows) = (&inputs, truth.rows());
+    let job = Job { row, case: &case, inputs, images: &images, rows, copies, limit, stages };
     said("loading");
     let telemetry = runner.telemetry();
-    let Field { mut ours, references } = runner.field(&job)?;
+    let Field { mut ours, references } = stages.time("load", || runner.field(&job))?;
     said("judging");
     let judge = |contestant: &mut dyn Contestant| -> Result<Judged, Failure> {
-        let output = contestant.run_once()?;
-        truth.judge(&output).map_err(|what| Failure::new(Status::Fail, what))
+        let output = stages.time("output", || contestant.run_once())?;
+        stages.time("judge", || truth.judge(&output)).map_err(|what| Failure::new(Status::Fail, what))
     };
     for (at, contestant) in ours.iter_mut().enumerate() {
         let judged = judge(contestant.as_mut());
@@ -146,13 +153,13 @@ fn fill(
             field.push(Timed::new(contestant.as_mut()));
         }
     }
-    time_all(&mut field, &effort, &telemetry);
+    stages.time("timing", || time_all(&mut field, &effort, &telemetry));
     said("judging again");
     for (at, timed) in field.iter_mut().enumerate() {
         // A launch that went wrong among thousands shows in what it left behind.
         let after = timed.failure.take().map_or(Ok(()), Err).and_then(|()| {
-            let output = timed.contestant.leftover()?;
-            let judged = truth.judge(&output);
+            let output = stages.time("output", || timed.contestant.leftover())?;
+            let judged = stages.time("judge", || truth.judge(&output));
             judged
                 .map(|_| ())
                 .map_err(|what| Failure::new(Status::Fail, format!("after being timed: {what}")))

@@ -7,9 +7,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fa4_gate::judge::Output;
+use fa4_refs::RowAt;
 use fa4_spec::qdist::Inputs;
-use fa4_spec::tensor::encode;
+use fa4_spec::tensor::{decode, encode};
 use fa4_spec::{AttnProblem, Case, oracle};
 use regex::Regex;
 
@@ -17,8 +17,9 @@ use crate::counts::counts;
 use crate::env::Settings;
 use crate::record::Status;
 use crate::refs::RefField;
-use crate::runner::{Contestant, Effort, Failure, Field, GpuRecord, Job, Lap, Mode, Runner};
+use crate::runner::{Answer, Contestant, Effort, Failure, Field, GpuRecord, Job, Lap, Mode, Runner};
 use crate::telemetry::{Reading, Telemetry};
+use crate::verify;
 
 /// What can go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,16 +187,18 @@ impl Runner for MockRunner {
     fn field<'a>(&'a mut self, job: &Job<'a>) -> Result<Field<'a>, Failure> {
         std::thread::sleep(self.spec.row);
         let (p, spec) = (&job.case.problem, &self.spec);
-        let right = right(p, job.inputs);
+        let right = job.stages.time("load", || right(p, job.inputs));
         let make = |id: &str, factor: f64| {
             Box::new(Mock {
                 id: id.into(),
                 fault: spec.fault_of(id, &job.case.id),
                 us: factor * (3.0 + counts(p).flops / 1e6),
+                problem: p.clone(),
                 right: right.clone(),
+                rows: job.rows,
                 timed: false,
                 count: id.bytes().chain(job.case.id.bytes()).map(u64::from).sum(),
-            }) as Box<dyn Contestant>
+            }) as Box<dyn Contestant + 'a>
         };
         let wanted = |id: &String| self.references.as_ref().is_none_or(|list| list.contains(id));
         let references = spec.references.iter().filter(|(id, _)| wanted(id)).map(|(id, factor)| {
@@ -230,26 +233,29 @@ impl Runner for MockRunner {
 }
 
 /// The oracle's answer, rounded.
-fn right(p: &AttnProblem, inputs: &Inputs) -> Output {
+fn right(p: &AttnProblem, inputs: &Inputs) -> Answer {
     let sinks: Option<Vec<f64>> = inputs.sinks.as_ref().map(|s| s.iter().map(|&x| f64::from(x)).collect());
     let truth = oracle::attention(p, &inputs.q.tensor, &inputs.k.tensor, &inputs.v.tensor, sinks.as_deref());
-    Output {
+    Answer {
         o: truth.o.iter().map(|&x| encode(p.q_dtype, x)).collect(),
         lse: truth.lse.iter().map(|&x| x as f32).collect(),
+        not_finite: None,
     }
 }
 
-struct Mock {
+struct Mock<'a> {
     id: String,
     fault: Option<Fault>,
     us: f64,
-    right: Output,
+    problem: AttnProblem,
+    right: Answer,
+    rows: Option<&'a [RowAt]>,
     timed: bool,
     count: u64,
 }
 
-impl Mock {
-    fn answer(&mut self) -> Result<Output, Failure> {
+impl Mock<'_> {
+    fn answer(&mut self) -> Result<Answer, Failure> {
         let mut output = self.right.clone();
         match self.fault {
             Some(Fault::Wrong) => output.o[0] ^= 0x4000,
@@ -270,6 +276,11 @@ impl Mock {
             }
             _ => {}
         }
+        if let Some(rows) = self.rows {
+            let is_odd = |bits: &u16| !decode(self.problem.q_dtype, *bits).is_finite();
+            output.not_finite = output.o.iter().position(is_odd).map(|at| at as u64);
+            output.o = verify::gather(&self.problem, &output.o, rows);
+        }
         Ok(output)
     }
 
@@ -280,7 +291,7 @@ impl Mock {
     }
 }
 
-impl Contestant for Mock {
+impl Contestant for Mock<'_> {
     fn id(&self) -> &str {
         &self.id
     }
@@ -293,11 +304,11 @@ impl Contestant for Mock {
         BTreeMap::from([("mock".into(), "1".into())])
     }
 
-    fn run_once(&mut self) -> Result<Output, Failure> {
+    fn run_once(&mut self) -> Result<Answer, Failure> {
         self.answer()
     }
 
-    fn leftover(&mut self) -> Result<Output, Failure> {
+    fn leftover(&mut self) -> Result<Answer, Failure> {
         self.answer()
     }
 

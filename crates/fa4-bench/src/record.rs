@@ -108,6 +108,10 @@ pub struct RunRow {
     pub started: u64,
     /// Wall seconds that the row took.
     pub seconds: f64,
+    /// Of these by stage: `data`, `oracle`, `load` (ours onto the GPU), `files`, `prepare` and `route` (of references),
+    /// `output` (runs whose results are read back), `judge`, `timing`.
+    #[serde(default)]
+    pub stages: BTreeMap<String, f64>,
 }
 
 /// Another contestant of a row.
@@ -246,6 +250,6 @@ impl RunRow {
 
     /// The row without what differs from run to run on any device: wall times and which of several equal GPUs took it.
     pub fn without_clock(&self) -> RunRow {
-        RunRow { started: 0, seconds: 0.0, ordinal: None, ..self.clone() }
+        RunRow { started: 0, seconds: 0.0, stages: BTreeMap::new(), ordinal: None, ..self.clone() }
     }
 }

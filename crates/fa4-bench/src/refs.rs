@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fa4_gate::error::exit;
-use fa4_gate::judge::Output;
 use fa4_refs::bridge::SharedBridge;
 use fa4_refs::catalog::CATALOG;
 use fa4_refs::reference::{Prepared, Versions};
 use fa4_refs::{
-    Bridge, BridgedReference, Deadlines, InputFiles, Launch, RefError, Reference, Route, Status as RefStatus,
-    TimeMode, TimeRequest,
+    Bridge, BridgedReference, Deadlines, InputFiles, Launch, RefError, Reference, Route, RowAt,
+    Status as RefStatus, TimeMode, TimeRequest,
 };
 use tabled::builder::Builder;
 use tabled::settings::Style;
@@ -20,7 +19,7 @@ use crate::cli::RefsArgs;
 use crate::env::Settings;
 use crate::error::BenchError;
 use crate::record::Status;
-use crate::runner::{Contestant, Entrant, Failure, Job, Lap, Mode};
+use crate::runner::{Answer, Contestant, Entrant, Failure, GROUPS, Job, Lap, Mode};
 use crate::worker::workspace;
 
 /// Not asked unless named: it writes S and P to memory, is tens of times slower and needs gigabytes.
@@ -74,7 +73,7 @@ impl RefField {
     }
 
     /// Every reference, ready for `job` or with the reason why not.
-    pub fn ready<'a>(&mut self, job: &Job<'_>) -> Vec<Entrant<'a>> {
+    pub fn ready<'a>(&mut self, job: &Job<'a>) -> Vec<Entrant<'a>> {
         if self.names.is_empty() {
             return Vec::new();
         }
@@ -96,7 +95,7 @@ impl RefField {
                 }
             };
             let one = self.prepare(reference, versions, job, &mut files);
-            ready.push((name, one.map(|one| Box::new(one) as Box<dyn Contestant>)));
+            ready.push((name, one.map(|one| Box::new(one) as Box<dyn Contestant + 'a>)));
         }
         ready
     }
@@ -118,28 +117,43 @@ impl RefField {
         answer
     }
 
-    fn prepare(
+    fn prepare<'a>(
         &self,
         mut reference: BridgedReference,
         versions: Versions,
-        job: &Job<'_>,
+        job: &Job<'a>,
         files: &mut Option<Arc<InputFiles>>,
-    ) -> Result<Bridged, Failure> {
+    ) -> Result<Bridged<'a>, Failure> {
         let p = &job.case.problem;
-        reference.supports(p).map_err(failed)?;
+        job.stages.time("prepare", || reference.supports(p)).map_err(failed)?;
         let inputs = match files {
             Some(inputs) => Arc::clone(inputs),
             None => {
-                let written = InputFiles::write(job.inputs, p.batch, &self.launch.scratch, MOST_BYTES);
+                let written = job.stages.time("files", || self.written(job));
                 Arc::clone(files.insert(written.map_err(failed)?))
             }
         };
-        let mut prepared = reference.prepare(p, &inputs).map_err(failed)?;
+        let mut prepared = job.stages.time("prepare", || reference.prepare(p, &inputs)).map_err(failed)?;
         // What ran is worth knowing and not worth losing the figures for.
-        let route = reference.route(&mut prepared);
+        let route = job.stages.time("route", || reference.route(&mut prepared));
         let words = route.map_or_else(|e| format!("unknown: {e}"), |route| in_words(&route, &prepared.notes));
-        let (id, copies, limit) = (reference.id().to_string(), job.copies, job.limit);
-        Ok(Bridged { id, reference, prepared: Some(prepared), route: words, versions, copies, limit })
+        let (id, rows, copies, limit) = (reference.id().to_string(), job.rows, job.copies, job.limit);
+        Ok(Bridged { id, reference, prepared: Some(prepared), route: words, versions, rows, copies, limit })
+    }
+
+    /// The inputs in files: in a RAM disk if they fit.
+    fn written(&self, job: &Job<'_>) -> Result<Arc<InputFiles>, RefError> {
+        let bytes = job.images.iter().map(|image| image.len() as u64).sum();
+        if bytes > MOST_BYTES {
+            return Err(RefError::TooLarge { bytes, limit: MOST_BYTES });
+        }
+        let write =
+            |parent: &Path| InputFiles::write_images(job.inputs, job.images, job.case.problem.batch, parent);
+        write(&self.launch.scratch).or_else(|error| match std::env::temp_dir() {
+            // A container's RAM disk may be smaller than it looks.
+            other if other != self.launch.scratch => write(&other),
+            _ => Err(error),
+        })
     }
 }
 
@@ -168,17 +182,18 @@ fn failed(error: RefError) -> Failure {
 }
 
 /// A reference made ready for one row.
-struct Bridged {
+struct Bridged<'a> {
     id: String,
     reference: BridgedReference,
     prepared: Option<Prepared>,
     route: String,
     versions: Versions,
+    rows: Option<&'a [RowAt]>,
     copies: u32,
     limit: std::time::Duration,
 }
 
-impl Bridged {
+impl Bridged<'_> {
     fn with<T>(
         &mut self,
         ask: impl FnOnce(&mut BridgedReference, &mut Prepared) -> Result<T, RefError>,
@@ -188,7 +203,7 @@ impl Bridged {
     }
 }
 
-impl Contestant for Bridged {
+impl Contestant for Bridged<'_> {
     fn id(&self) -> &str {
         &self.id
     }
@@ -201,13 +216,14 @@ impl Contestant for Bridged {
         self.versions.clone()
     }
 
-    fn run_once(&mut self) -> Result<Output, Failure> {
-        let output = self.with(|reference, prepared| reference.output(prepared))?;
-        Ok(Output { o: output.o, lse: output.lse.unwrap_or_default() })
+    fn run_once(&mut self) -> Result<Answer, Failure> {
+        let rows = self.rows;
+        let output = self.with(|reference, prepared| reference.output(prepared, rows))?;
+        Ok(Answer { o: output.o, lse: output.lse.unwrap_or_default(), not_finite: output.not_finite })
     }
 
     /// A run after the timed ones: its child hands back what a fresh launch wrote.
-    fn leftover(&mut self) -> Result<Output, Failure> {
+    fn leftover(&mut self) -> Result<Answer, Failure> {
         self.run_once()
     }
 
@@ -220,7 +236,7 @@ impl Contestant for Bridged {
                 Mode::Graph => TimeMode::Graph,
             },
             buffers: self.copies,
-            hold_us: 0,
+            group: launches.div_ceil(GROUPS).max(1),
             deadline: Some(self.limit),
         };
         let timing = self.with(|reference, prepared| reference.time(prepared, &request))?;
@@ -228,7 +244,7 @@ impl Contestant for Bridged {
     }
 }
 
-impl Drop for Bridged {
+impl Drop for Bridged<'_> {
     fn drop(&mut self) {
         if let Some(prepared) = self.prepared.take() {
             self.reference.release(prepared);

@@ -5,13 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fa4_gate::judge::Output;
+use fa4_refs::RowAt;
 use fa4_spec::qdist::Inputs;
 use fa4_spec::{Case, Row};
 use serde::{Deserialize, Serialize};
 
 use crate::record::Status;
+use crate::stages::Stages;
 use crate::telemetry::Telemetry;
+
+/// Groups of launches between two events in a round at most, for ours and for references alike: an event costs about a
+/// microsecond.
+pub const GROUPS: u32 = 64;
 
 /// How launches reach the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +59,17 @@ impl Failure {
     }
 }
 
+/// What a contestant computed, as far as it is judged.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Answer {
+    /// O as storage bits: the rows that the job asks for, or all, (batch, token, head, dim).
+    pub o: Vec<u16>,
+    /// (batch, head, token); empty where the kernel gives none.
+    pub lse: Vec<f32>,
+    /// Where only some rows are asked for: dense index of the first element of all of O that is NaN or infinite.
+    pub not_finite: Option<u64>,
+}
+
 /// One kernel, ours or another's, with its own copies of the inputs in device memory.
 pub trait Contestant {
     /// Its name: `ours`, the name of another kernel of ours, or a reference's.
@@ -64,13 +80,12 @@ pub trait Contestant {
     fn versions(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
-    /// Runs once on every copy and answers with one copy's output, after having seen that all are of the same bits. The
-    /// LSE is empty where the kernel gives none.
-    fn run_once(&mut self) -> Result<Output, Failure>;
+    /// Runs once on every copy and answers with one copy's output, after having seen that all are of the same bits.
+    fn run_once(&mut self) -> Result<Answer, Failure>;
     /// Runs `launches` times in turn over the copies.
     fn time(&mut self, launches: u32, mode: Mode) -> Result<Lap, Failure>;
     /// The output that timed launches left, under the same conditions as [`Contestant::run_once`].
-    fn leftover(&mut self) -> Result<Output, Failure>;
+    fn leftover(&mut self) -> Result<Answer, Failure>;
 }
 
 /// A scenario row with its data, ready for every contestant.
@@ -81,10 +96,16 @@ pub struct Job<'a> {
     pub case: &'a Case,
     /// The bytes that everybody gets.
     pub inputs: &'a Inputs,
+    /// The same as the contents of its buffers.
+    pub images: &'a [Vec<u8>],
+    /// Rows of O that are judged; `None`: all.
+    pub rows: Option<&'a [RowAt]>,
     /// Sets of tensors to go through.
     pub copies: u32,
     /// Time for one call of a contestant, after which it counts as hung.
     pub limit: Duration,
+    /// Where the row's time goes.
+    pub stages: &'a Stages,
 }
 
 /// A reference by name: ready, or why not.
@@ -128,7 +149,7 @@ pub struct Effort {
     pub round: Duration,
     /// Pause before a round.
     pub rest: Duration,
-    /// Device time of a sustained run; its second half counts.
+    /// Device time of a sustained run; its second half counts. A third of the budget, from 1 s to 1.5 s.
     pub sustained: Duration,
 }
 
@@ -136,7 +157,8 @@ impl Effort {
     /// The usual effort within `budget_s` seconds.
     pub fn within(budget_s: f64) -> Self {
         let ms = Duration::from_millis;
-        Effort { budget_s, round: ms(10), rest: ms(10), sustained: ms(1500) }
+        let sustained = Duration::from_secs_f64((budget_s / 3.0).clamp(1.0, 1.5));
+        Effort { budget_s, round: ms(10), rest: ms(10), sustained }
     }
 }
 

@@ -1,73 +1,46 @@
-//! Tensors as the bytes of their buffers, and back.
+//! Tensors out of the bytes of their buffers.
 
-use fa4_spec::qdist::{Inputs, Placed};
-use fa4_spec::tensor::{Layout, rows};
+use fa4_refs::RowAt;
+use fa4_spec::DType;
+use fa4_spec::tensor::{Layout, encode, rows};
+use rayon::prelude::*;
 
 /// Bytes of an element: 16-bit formats only.
 const ELEM: usize = 2;
 
-/// A case's input buffers, as every copy of them in device memory is to be filled.
-pub struct Bytes {
-    /// Name and content.
-    pub buffers: Vec<(&'static str, Vec<u8>)>,
-    /// f32, one per query head.
-    pub sinks: Option<Vec<u8>>,
+/// Index of the first element of 16-bit `dtype` in `image` that is NaN or infinite.
+pub fn first_not_finite(image: &[u8], dtype: DType) -> Option<u64> {
+    // All ones in the exponent: quicker than decoding 10^8 elements.
+    let exponent = encode(dtype, f64::INFINITY);
+    let is_odd = |x: &[u8]| u16::from_le_bytes([x[0], x[1]]) & exponent == exponent;
+    let chunk = 1 << 20;
+    let found = image.par_chunks(ELEM * chunk).enumerate().filter_map(|(at, part)| {
+        // Without a branch an element this runs as fast as memory.
+        let any = part.chunks_exact(ELEM).fold(false, |any, x| any | is_odd(x));
+        any.then(|| part.chunks_exact(ELEM).position(is_odd).map(|i| (at * chunk + i) as u64))?
+    });
+    found.find_first(|_| true)
 }
 
-impl Bytes {
-    /// The buffers of `inputs`, gaps included.
-    pub fn of(inputs: &Inputs) -> Self {
-        let mut buffers: Vec<(&'static str, Vec<u8>)> = Vec::new();
-        for buffer in &inputs.buffers {
-            let mut image = vec![0; buffer.bytes as usize];
-            if let Some(background) = buffer.background {
-                image.chunks_exact_mut(ELEM).for_each(|to| to.copy_from_slice(&background.to_le_bytes()));
-            }
-            buffers.push((buffer.name, image));
-        }
-        for placed in [&inputs.q, &inputs.k, &inputs.v] {
-            scatter(&mut buffers[placed.buffer].1, placed);
-        }
-        let sinks = inputs.sinks.as_ref().map(|sinks| sinks.iter().flat_map(|x| x.to_le_bytes()).collect());
-        Bytes { buffers, sinks }
-    }
-}
-
-fn scatter(image: &mut [u8], placed: &Placed) {
-    let tensor = &placed.tensor;
-    let put = |to: &mut [u8], from: &[u16]| {
-        to.chunks_exact_mut(ELEM).zip(from).for_each(|(to, bits)| to.copy_from_slice(&bits.to_le_bytes()));
-    };
-    if placed.layout == Layout::bshd(tensor.shape) {
-        return put(&mut image[..ELEM * tensor.bits.len()], &tensor.bits);
-    }
-    let [batch, seqlen, heads, dim] = tensor.shape;
-    for (b, s, h) in rows(batch, seqlen, heads) {
-        let at = placed.layout.row_offset(ELEM as u64, b, s, h) as usize;
-        put(&mut image[at..at + ELEM * dim], tensor.row(b, s, h));
-    }
+/// The elements of one row of a tensor of `shape` out of its buffer.
+pub fn row(image: &[u8], layout: &Layout, [_, _, _, dim]: [usize; 4], (b, s, h): RowAt) -> Vec<u16> {
+    let at = layout.row_offset(ELEM as u64, b, s, h) as usize;
+    image[at..at + ELEM * dim].chunks_exact(ELEM).map(|x| u16::from_le_bytes([x[0], x[1]])).collect()
 }
 
 /// The elements of a tensor of `shape` out of its buffer, dense in logical order.
 pub fn gather(image: &[u8], layout: &Layout, shape: [usize; 4]) -> Vec<u16> {
-    let take = |from: &[u8]| -> Vec<u16> {
-        from.chunks_exact(ELEM).map(|x| u16::from_le_bytes([x[0], x[1]])).collect()
-    };
     if *layout == Layout::bshd(shape) {
-        return take(image);
+        return image.par_chunks_exact(ELEM).map(|x| u16::from_le_bytes([x[0], x[1]])).collect();
     }
-    let [batch, seqlen, heads, dim] = shape;
-    let row = |(b, s, h)| {
-        let at = layout.row_offset(ELEM as u64, b, s, h) as usize;
-        take(&image[at..at + ELEM * dim])
-    };
-    rows(batch, seqlen, heads).flat_map(row).collect()
+    let [batch, seqlen, heads, _] = shape;
+    rows(batch, seqlen, heads).flat_map(|at| row(image, layout, shape, at)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use fa4_spec::qdist::{QDist, inputs};
-    use fa4_spec::{AttnProblem, Case, DType, Mask};
+    use fa4_spec::{AttnProblem, Case, Mask};
 
     use super::*;
 
@@ -84,15 +57,30 @@ mod tests {
         ] {
             let p = AttnProblem::dense(2, (5, 5), (4, 2), 8, Mask::FULL, DType::Bf16);
             let inputs = inputs(&Case { qdist, ..Case::dense("x", p, 3) }).unwrap();
-            let bytes = Bytes::of(&inputs);
+            let images = fa4_refs::files::images(&inputs);
             for placed in [&inputs.q, &inputs.k, &inputs.v] {
-                let image = &bytes.buffers[placed.buffer].1;
+                let image = &images[placed.buffer];
                 assert_eq!(gather(image, &placed.layout, placed.tensor.shape), placed.tensor.bits, "{qdist}");
             }
             if qdist == QDist::InfFreeNanInPadding {
-                let last = &bytes.buffers[0].1;
+                let last = &images[0];
                 assert_eq!(last[last.len() - 2..], 0x7fc0u16.to_le_bytes());
             }
         }
+    }
+
+    #[test]
+    fn the_first_odd_element_is_found() {
+        let mut image = vec![0u8; ELEM * 3_000_000];
+        for dtype in [DType::Bf16, DType::F16] {
+            assert_eq!(first_not_finite(&image, dtype), None);
+        }
+        let mut put = |at: usize, bits: u16| image[ELEM * at..][..ELEM].copy_from_slice(&bits.to_le_bytes());
+        // The largest finite numbers, then an infinity and a NaN of bf16.
+        put(5, 0x7f7f);
+        put(2_500_000, 0xff80);
+        put(2_700_000, 0x7fc0);
+        assert_eq!(first_not_finite(&image, DType::Bf16), Some(2_500_000));
+        assert_eq!(first_not_finite(&image, DType::F16), Some(5), "0x7f7f is a NaN of fp16");
     }
 }

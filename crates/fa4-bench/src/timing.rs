@@ -3,7 +3,7 @@
 //! *Burst.* Contestants take turns, A B C A B C …; each turn is a rest, then a warm-up launch and as many launches as fill
 //! some 10 ms, going through as many sets of tensors as exceed three times the L2 cache. Taking turns makes what drifts
 //! (temperature, clock) meet everybody; rests keep the card off its power limit. *Sustained.* One contestant back to back
-//! for a second and a half, the second half counts: what a long job sees, often 10 % slower. *Graph.* As burst, replayed
+//! for 1 to 1.5 s, the second half counts: what a long job sees, often 10 % slower. *Graph.* As burst, replayed
 //! from a CUDA graph, for kernels so short that launching shows.
 
 use std::time::{Duration, Instant};
@@ -15,8 +15,10 @@ use crate::telemetry::Telemetry;
 
 /// Rounds: as many as the budget allows within these.
 const ROUNDS: (usize, usize) = (3, 15);
-/// Share of the budget for burst rounds.
-const BURST_SHARE: f64 = 0.4;
+/// The budget has room for sustained figures where they take at most this share of it.
+const SUSTAINED_SHARE: f64 = 0.67;
+/// Who gets a sustained figure first of all: ours and the quickest reference. One alone would compare nothing.
+const SUSTAINED: f64 = 2.0;
 /// Launches of a round at most.
 const LAUNCHES: u32 = 2000;
 /// Launches to learn how long one takes.
@@ -102,7 +104,10 @@ pub fn time_all(field: &mut [Timed<'_, '_>], effort: &Effort, telemetry: &Teleme
         timed.rounds.clear();
     }
     let turn_s = field.iter().filter(|t| t.is_in()).map(|t| turn(t, effort).as_secs_f64()).sum::<f64>();
-    let rounds = ((effort.budget_s * BURST_SHARE / turn_s.max(1e-6)) as usize).clamp(ROUNDS.0, ROUNDS.1);
+    let with_graphs = field.first().is_some_and(|ours| ours.estimate_us < GRAPH_BELOW_US);
+    let reserved_s = reserved(effort);
+    let burst_s = (effort.budget_s - reserved_s) / if with_graphs { 2.0 } else { 1.0 };
+    let rounds = ((burst_s / turn_s.max(1e-6)) as usize).clamp(ROUNDS.0, ROUNDS.1);
     take_turns(field, rounds, Mode::Stream, effort, telemetry);
     for timed in field.iter_mut() {
         let host: Vec<f64> = timed.laps.iter().filter_map(|lap| lap.host_us).collect();
@@ -112,16 +117,24 @@ pub fn time_all(field: &mut [Timed<'_, '_>], effort: &Effort, telemetry: &Teleme
         timed.timing.burst = timed.figure();
     }
     let mut left_s = effort.budget_s - rounds as f64 * turn_s;
-    if field.first().is_some_and(|ours| ours.estimate_us < GRAPH_BELOW_US) {
+    if with_graphs {
         left_s -= rounds as f64 * turn_s;
         graphs(field, rounds, effort, telemetry);
     }
-    sustain(field, left_s, effort, telemetry);
+    // Long launches make the fewest rounds dearer than their part of the budget; the sustained figures are kept.
+    sustain(field, left_s.max(reserved_s), effort, telemetry);
+}
+
+/// Seconds of the budget that are kept for sustained figures.
+fn reserved(effort: &Effort) -> f64 {
+    let wanted = SUSTAINED * effort.sustained.as_secs_f64();
+    if wanted <= SUSTAINED_SHARE * effort.budget_s { wanted } else { 0.0 }
 }
 
 /// Device time of a turn with its rest.
 fn turn(timed: &Timed<'_, '_>, effort: &Effort) -> Duration {
-    effort.rest + Duration::from_secs_f64(f64::from(launches(timed, effort)) * timed.estimate_us / 1e6)
+    // The launches and one to warm up.
+    effort.rest + Duration::from_secs_f64(f64::from(launches(timed, effort) + 1) * timed.estimate_us / 1e6)
 }
 
 fn launches(timed: &Timed<'_, '_>, effort: &Effort) -> u32 {
@@ -172,8 +185,7 @@ fn sustain(field: &mut [Timed<'_, '_>], mut left_s: f64, effort: &Effort, teleme
     let mut order: Vec<usize> = (0..field.len()).filter(|&at| field[at].timing.burst.is_some()).collect();
     let us = |at: usize| field[at].timing.burst.as_ref().map_or(f64::INFINITY, |f| f.us);
     order.sort_by(|&a, &b| (a > 0).cmp(&(b > 0)).then(us(a).total_cmp(&us(b))));
-    // One of two would compare nothing.
-    let pays = order.len().min(2) as f64 * effort.sustained.as_secs_f64();
+    let pays = (order.len() as f64).min(SUSTAINED) * effort.sustained.as_secs_f64();
     if left_s < pays {
         return;
     }
@@ -199,10 +211,9 @@ fn sustain(field: &mut [Timed<'_, '_>], mut left_s: f64, effort: &Effort, teleme
 
 #[cfg(test)]
 mod tests {
-    use fa4_gate::judge::Output;
-
     use super::*;
     use crate::record::Status;
+    use crate::runner::Answer;
 
     /// Counts what it is asked and notes the order of turns.
     struct Fake<'a> {
@@ -221,10 +232,10 @@ mod tests {
         fn route(&self) -> Option<String> {
             None
         }
-        fn run_once(&mut self) -> Result<Output, Failure> {
+        fn run_once(&mut self) -> Result<Answer, Failure> {
             unreachable!("timing runs nothing else")
         }
-        fn leftover(&mut self) -> Result<Output, Failure> {
+        fn leftover(&mut self) -> Result<Answer, Failure> {
             unreachable!("timing reads nothing back")
         }
         fn time(&mut self, launches: u32, mode: Mode) -> Result<Lap, Failure> {
@@ -269,9 +280,27 @@ mod tests {
         let log = Log::default();
         let (mut a, mut b) = (fake(&log, "a", 1000.0), fake(&log, "b", 500.0));
         let mut field = [Timed::new(&mut a), Timed::new(&mut b)];
-        time_all(&mut field, &effort(0.1), &Telemetry::none());
+        time_all(&mut field, &effort(0.05), &Telemetry::none());
         assert_eq!(field[0].timing.burst.as_ref().unwrap().rounds.len(), ROUNDS.0);
         assert!(field.iter().all(|t| t.timing.sustained.is_none()));
+    }
+
+    /// From 3 s on ours and the quickest reference have sustained figures, however long launches take, and for short ones
+    /// beside graphs.
+    #[test]
+    fn three_seconds_are_enough_for_sustained_figures() {
+        for us in [8.0, 1000.0, 36_000.0] {
+            let log = Log::default();
+            let (mut a, mut b, mut c) = (fake(&log, "a", us), fake(&log, "b", 2.0 * us), fake(&log, "c", us));
+            let mut field = [Timed::new(&mut a), Timed::new(&mut b), Timed::new(&mut c)];
+            time_all(&mut field, &effort(3.0), &Telemetry::none());
+            let sustained: Vec<bool> = field.iter().map(|t| t.timing.sustained.is_some()).collect();
+            assert!(sustained[0] && sustained[2], "{us} {sustained:?}");
+            assert!(field[0].timing.burst.as_ref().unwrap().rounds.len() >= ROUNDS.0);
+            drop(field);
+            let half = log.borrow().iter().map(|(_, launches, _)| f64::from(*launches)).fold(0.0, f64::max);
+            assert!((half * us / 1e6 - 0.5).abs() < 0.05, "{half} launches of {us} us");
+        }
     }
 
     #[test]

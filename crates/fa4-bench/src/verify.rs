@@ -5,14 +5,17 @@
 //! could hide is the gate's business, which judges every element of smaller cases of the same kernels; every element
 //! is looked at for NaN and infinities here, too.
 
-use fa4_gate::judge::Output;
+use std::borrow::Cow;
+
+use fa4_refs::RowAt;
 use fa4_spec::oracle::{self, Reference};
 use fa4_spec::qdist::Inputs;
 use fa4_spec::tensor::{Tensor, decode};
 use fa4_spec::tolerance::{Bounds, judge};
-use fa4_spec::{AttnProblem, Case, DType, exp2_poly};
+use fa4_spec::{AttnProblem, Case, exp2_poly};
 
 use crate::record::Judged;
+use crate::runner::Answer;
 
 /// Blocks of S up to which every row is judged: some seconds on one core.
 const WHOLE_BLOCKS: u64 = 256;
@@ -29,7 +32,7 @@ pub struct Truth {
     reference: Reference,
     bounds: Bounds,
     /// The (batch, token, head) of the reference's rows; `None`: all.
-    sampled: Option<Vec<(usize, usize, usize)>>,
+    sampled: Option<Vec<RowAt>>,
 }
 
 impl Truth {
@@ -37,15 +40,16 @@ impl Truth {
     pub fn of(case: &Case, inputs: &Inputs) -> Self {
         let problem = case.problem.clone();
         // K and V that repeat over the batch are stored once; the oracle wants them whole.
-        let repeat = |x: &Tensor| {
-            let copies = if x.shape[0] == 1 { problem.batch as usize } else { 1 };
-            let shape = [problem.batch as usize, x.shape[1], x.shape[2], x.shape[3]];
-            Tensor { shape, bits: x.bits.repeat(copies), ..*x }
+        let batch = problem.batch as usize;
+        let repeat = |x: &'_ Tensor| -> Option<Tensor> {
+            let shape = [batch, x.shape[1], x.shape[2], x.shape[3]];
+            (x.shape[0] != batch).then(|| Tensor { shape, bits: x.bits.repeat(batch), ..*x })
         };
-        let (q, k, v) = (&inputs.q.tensor, repeat(&inputs.k.tensor), repeat(&inputs.v.tensor));
+        let whole = |x| repeat(x).map_or(Cow::Borrowed(x), Cow::Owned);
+        let (q, k, v) = (&inputs.q.tensor, whole(&inputs.k.tensor), whole(&inputs.v.tensor));
         let sinks: Option<Vec<f64>> =
             inputs.sinks.as_ref().map(|s| s.iter().map(|&x| f64::from(x)).collect());
-        let sampled = (case.cost() > WHOLE_BLOCKS).then(|| sample(&problem));
+        let sampled = judged_rows(case);
         let reference = match &sampled {
             None => oracle::attention(&problem, q, &k, &v, sinks.as_deref()),
             Some(rows) => oracle::attention_rows(&problem, (q, &k, &v), sinks.as_deref(), rows),
@@ -55,25 +59,32 @@ impl Truth {
         Truth { problem, reference, bounds, sampled }
     }
 
+    /// Rows of O that an answer must hold; `None`: all.
+    pub fn rows(&self) -> Option<&[RowAt]> {
+        self.sampled.as_deref()
+    }
+
     /// The verdict on an output; an empty LSE is not judged.
     ///
     /// # Errors
     /// In words, what is wrong.
-    pub fn judge(&self, output: &Output) -> Result<Judged, String> {
+    pub fn judge(&self, output: &Answer) -> Result<Judged, String> {
         let p = &self.problem;
         let total = p.batch * p.seqlen_q * p.num_heads_q;
-        if output.o.len() as u64 != p.output_elems() {
-            return Err(format!("O has {} elements, the problem has {}", output.o.len(), p.output_elems()));
+        let judged = self.sampled.as_ref().map_or(total, |rows| rows.len() as u64);
+        if output.o.len() as u64 != judged * p.head_dim_v {
+            let wanted = judged * p.head_dim_v;
+            return Err(format!("O has {} elements, {wanted} belong to the rows", output.o.len()));
         }
         if !output.lse.is_empty() && output.lse.len() as u64 != total {
             return Err(format!("LSE has {} elements, the problem has {total}", output.lse.len()));
         }
         let with_lse = !output.lse.is_empty();
         let (problem, o, lse) = match &self.sampled {
-            None => (p.clone(), output.o.clone(), output.lse.clone()),
+            None => (p.clone(), &output.o, Cow::Borrowed(&output.lse)),
             Some(rows) => {
                 self.finite(output)?;
-                let (o, lse) = self.gather(output, rows);
+                let (o, lse) = (&output.o, Cow::Owned(self.lse_of(output, rows)));
                 let one_head =
                     AttnProblem { batch: 1, seqlen_q: rows.len() as u64, num_heads_q: 1, ..p.clone() };
                 (one_head, o, lse)
@@ -81,10 +92,10 @@ impl Truth {
         };
         let lse = match with_lse {
             true => lse,
-            false => self.reference.lse.iter().map(|x| *x as f32).collect(),
+            false => Cow::Owned(self.reference.lse.iter().map(|x| *x as f32).collect()),
         };
-        let judgement = judge(&problem, &self.bounds, &self.reference, &o, &lse).map_err(
-            |wrong| match &self.sampled {
+        let judgement =
+            judge(&problem, &self.bounds, &self.reference, o, &lse).map_err(|wrong| match &self.sampled {
                 None => wrong.to_string(),
                 Some(rows) => format!(
                     "{wrong} (`query` counts the {} sampled rows, from (batch, token, head) {:?} to {:?})",
@@ -92,8 +103,7 @@ impl Truth {
                     rows[0],
                     rows[rows.len() - 1]
                 ),
-            },
-        )?;
+            })?;
         let (mut o_abs, mut o_rel) = (0f64, 0f64);
         for (&bits, want) in o.iter().zip(&self.reference.o) {
             let error = (decode(p.q_dtype, bits) - want).abs();
@@ -105,32 +115,24 @@ impl Truth {
             o_rel,
             o_ratio: judgement.o.ratio,
             lse_ratio: with_lse.then_some(judgement.lse.ratio),
-            rows: self.sampled.as_ref().map_or(total, |rows| rows.len() as u64),
+            rows: judged,
             of: total,
         })
     }
 
-    fn gather(&self, output: &Output, rows: &[(usize, usize, usize)]) -> (Vec<u16>, Vec<f32>) {
-        let [seqlen, heads, dim] =
-            [self.problem.seqlen_q, self.problem.num_heads_q, self.problem.head_dim_v].map(|n| n as usize);
-        let o = rows.iter().flat_map(|&(b, s, h)| {
-            let at = ((b * seqlen + s) * heads + h) * dim;
-            output.o[at..at + dim].iter().copied()
-        });
+    fn lse_of(&self, output: &Answer, rows: &[RowAt]) -> Vec<f32> {
+        let [seqlen, heads] = [self.problem.seqlen_q, self.problem.num_heads_q].map(|n| n as usize);
         let lse = rows.iter().filter(|_| !output.lse.is_empty());
-        let lse = lse.map(|&(b, s, h)| output.lse[(b * heads + h) * seqlen + s]);
-        (o.collect(), lse.collect())
+        lse.map(|&(b, s, h)| output.lse[(b * heads + h) * seqlen + s]).collect()
     }
 
     /// Inputs are finite, and a row without keys is 0: O is finite everywhere, LSE at most −∞.
-    fn finite(&self, output: &Output) -> Result<(), String> {
+    fn finite(&self, output: &Answer) -> Result<(), String> {
         let p = &self.problem;
         let [seqlen, heads, dim] = [p.seqlen_q, p.num_heads_q, p.head_dim_v].map(|n| n as usize);
-        // All ones in the exponent: quicker than decoding 10^8 elements.
-        let exponent = if p.q_dtype == DType::F16 { 0x7c00 } else { 0x7f80 };
-        if let Some(at) = output.o.iter().position(|&bits| bits & exponent == exponent) {
-            let row = at / dim;
-            let place = (row / (heads * seqlen), row / heads % seqlen, row % heads, at % dim);
+        if let Some(at) = output.not_finite {
+            let (row, at) = (at as usize / dim, at as usize % dim);
+            let place = (row / (heads * seqlen), row / heads % seqlen, row % heads, at);
             return Err(format!("O is not finite at (batch, token, head, dim) {place:?}"));
         }
         match output.lse.iter().position(|x| x.is_nan() || *x == f32::INFINITY) {
@@ -143,9 +145,24 @@ impl Truth {
     }
 }
 
+/// Rows of O that are judged of `case`; `None`: all.
+pub fn judged_rows(case: &Case) -> Option<Vec<RowAt>> {
+    (case.cost() > WHOLE_BLOCKS).then(|| sample(&case.problem))
+}
+
+/// `rows` of a dense O.
+pub fn gather(p: &AttnProblem, o: &[u16], rows: &[RowAt]) -> Vec<u16> {
+    let [seqlen, heads, dim] = [p.seqlen_q, p.num_heads_q, p.head_dim_v].map(|n| n as usize);
+    let row = |&(b, s, h): &RowAt| {
+        let at = ((b * seqlen + s) * heads + h) * dim;
+        o[at..at + dim].iter().copied()
+    };
+    rows.iter().flat_map(row).collect()
+}
+
 /// Rows to judge: of at most [`HEADS`] heads, first and last among them, the first and last tokens, those at the edges of
 /// 64- and 128-row tiles, and a fixed pseudo-random choice.
-fn sample(p: &AttnProblem) -> Vec<(usize, usize, usize)> {
+fn sample(p: &AttnProblem) -> Vec<RowAt> {
     let (heads, group, tokens) = (p.num_heads_q as usize, p.qhead_per_kvhead() as usize, p.seqlen_q);
     let kv_heads = p.batch as usize * heads / group;
     let picked = kv_heads.min(HEADS);
@@ -182,7 +199,7 @@ fn mix(x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use fa4_spec::tensor::encode;
-    use fa4_spec::{Mask, qdist};
+    use fa4_spec::{DType, Mask, qdist};
 
     use super::*;
 
@@ -192,11 +209,12 @@ mod tests {
     }
 
     /// The oracle's own answer, rounded.
-    fn right(case: &Case, inputs: &Inputs) -> Output {
+    fn right(case: &Case, inputs: &Inputs) -> Answer {
         let tensors = (&inputs.q.tensor, &inputs.k.tensor, &inputs.v.tensor);
         let truth = oracle::attention(&case.problem, tensors.0, tensors.1, tensors.2, None);
         let o = truth.o.iter().map(|&x| encode(DType::Bf16, x)).collect();
-        Output { o, lse: truth.lse.iter().map(|&x| x as f32).collect() }
+        let lse = truth.lse.iter().map(|&x| x as f32).collect();
+        Answer { o, lse, not_finite: None }
     }
 
     #[test]
@@ -210,9 +228,9 @@ mod tests {
         let mut wrong = output.clone();
         wrong.o[1234] ^= 0x0100;
         assert!(truth.judge(&wrong).unwrap_err().contains("O is"));
-        let without_lse = Output { lse: Vec::new(), ..output.clone() };
+        let without_lse = Answer { lse: Vec::new(), ..output.clone() };
         assert_eq!(truth.judge(&without_lse).unwrap().lse_ratio, None);
-        let short = Output { o: output.o[1..].to_vec(), ..output };
+        let short = Answer { o: output.o[1..].to_vec(), ..output };
         assert!(truth.judge(&short).unwrap_err().contains("20479 elements"));
     }
 
@@ -222,16 +240,22 @@ mod tests {
         let case = case((700, 1500), (8, 2));
         assert!(case.cost() > WHOLE_BLOCKS);
         let inputs = qdist::inputs(&case).unwrap();
-        let (truth, output) = (Truth::of(&case, &inputs), right(&case, &inputs));
+        let (truth, whole) = (Truth::of(&case, &inputs), right(&case, &inputs));
+        assert!(truth.judge(&whole).unwrap_err().contains("belong to the rows"));
+        let rows = truth.rows().unwrap();
+        let output = Answer { o: gather(&case.problem, &whole.o, rows), ..whole };
         let judged = truth.judge(&output).unwrap();
         assert!(judged.o_ratio <= 1.0 && judged.rows < judged.of, "{judged:?}");
-        let (b, s, h) = truth.sampled.as_ref().unwrap()[3];
         let mut wrong = output.clone();
-        wrong.o[((b * 700 + s) * 8 + h) * 64 + 9] ^= 0x0200;
+        wrong.o[3 * 64 + 9] ^= 0x0200;
         assert!(truth.judge(&wrong).unwrap_err().contains("sampled rows"));
-        let mut nan = output.clone();
-        *nan.o.last_mut().unwrap() = 0x7fc0;
-        assert!(truth.judge(&nan).unwrap_err().contains("not finite"));
+        let nan = Answer { not_finite: Some(2 * 700 * 8 * 64 - 1), ..output };
+        assert!(
+            truth
+                .judge(&nan)
+                .unwrap_err()
+                .contains("not finite at (batch, token, head, dim) (1, 699, 7, 63)")
+        );
     }
 
     #[test]

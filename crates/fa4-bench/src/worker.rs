@@ -9,6 +9,7 @@ use std::sync::mpsc;
 
 use fa4_gate::error::exit;
 use fa4_spec::Row;
+use fa4_spec::qdist::Stock;
 use serde::{Deserialize, Serialize};
 
 use crate::env::Settings;
@@ -98,11 +99,12 @@ pub fn work() -> u8 {
             return error.exit_code();
         }
     };
+    let mut stock = Stock::default();
     say(&Word::Ready);
     for order in inbox {
         let Some(row) = rows.get(order.row) else { break };
         let mut doing = |what: &str| say(&Word::Doing { what: what.to_string() });
-        let row = measure(runner.as_mut(), order.row, row, config.settings.seed, &mut doing);
+        let row = measure(runner.as_mut(), &mut stock, (order.row, row), config.settings.seed, &mut doing);
         say(&Word::Row { row: Box::new(row) });
     }
     exit::OK

@@ -43,9 +43,9 @@ fn attempt(
     let versions = reference.versions()?;
     reference.supports(problem)?;
     let mut prepared = reference.prepare(problem, files)?;
-    let output = reference.output(&mut prepared)?;
+    let output = reference.output(&mut prepared, None)?;
     let route = reference.route(&mut prepared)?;
-    let request = TimeRequest { mode: TimeMode::Graph, hold_us: 1000, buffers: 2, ..TimeRequest::default() };
+    let request = TimeRequest { mode: TimeMode::Graph, buffers: 2, ..TimeRequest::default() };
     let mut us = reference.time(&mut prepared, &request)?.us;
     us.sort_by(f64::total_cmp);
     let line = format!(

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import gc
+import itertools
 import re
 import time
 
@@ -109,20 +110,27 @@ class Job:
             self.graphs.append((graph, results))
         return self.graphs[index][0].replay
 
-    def write_output(self, o_path, lse_path):
+    def write_output(self, o_path, lse_path, rows=None):
+        """O, or (batch, token, head) `rows` of it, and the LSE to files. Gives the base of the LSE, and where only rows were
+        asked for, the index of the first element of all of O that is not finite."""
         poison(self.problem, self.tensors.q.dtype)
         with self.context():
             o, lse = self.run(0)()
         torch.cuda.synchronize()
         if tuple(o.shape) != self.problem.o_shape:
             raise RuntimeError(f"O has shape {tuple(o.shape)}, not {self.problem.o_shape}")
-        write(o_path, o.to(self.tensors.q.dtype).contiguous().view(torch.int16))
+        o, not_finite = o.to(self.tensors.q.dtype), None
+        if rows is not None:
+            not_finite = first_not_finite(o)
+            batch, token, head = torch.tensor(rows, device=DEVICE).unbind(1)
+            o = o[batch, token, head]
+        write(o_path, o.contiguous().view(torch.int16))
         if lse is None:
-            return None
+            return None, not_finite
         if tuple(lse.shape) != self.problem.lse_shape:
             raise RuntimeError(f"the LSE has shape {tuple(lse.shape)}, not {self.problem.lse_shape}")
         write(lse_path, lse.float().contiguous())
-        return self.lse_base
+        return self.lse_base, not_finite
 
     def route(self):
         with self.context():
@@ -135,43 +143,41 @@ class Job:
             note = "no name is known that would prove it"
         return {"called": self.called, "kernels": names, "proven": proven, "note": note}
 
-    def time(self, iterations, warmup, mode, buffers, hold_us):
+    def time(self, iterations, warmup, mode, buffers, group):
         with self.context():
-            return self.timed(iterations, warmup, mode, buffers, hold_us)
+            return self.timed(iterations, warmup, mode, buffers, group)
 
-    def timed(self, iterations, warmup, mode, buffers, hold_us):
+    def timed(self, iterations, warmup, mode, buffers, group):
+        """As fa4-bench times its own kernels: warm-up launches and right behind them, without waiting, an event, `group`
+        launches, an event, and so on."""
         make = {"event": self.run, "graph": self.graph}[mode]
         runs = [make(index) for index in range(max(1, buffers))]
-        for index in range(warmup):
-            runs[index % len(runs)]()
-        before = [torch.cuda.Event(enable_timing=True) for _ in range(iterations)]
-        after = [torch.cuda.Event(enable_timing=True) for _ in range(iterations)]
+        sizes = [min(group, iterations - first) for first in range(0, iterations, group)]
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(sizes) + 1)]
+        turn = itertools.cycle(runs)
         torch.cuda.synchronize()
         gc.disable()
         try:
-            if hold_us:
-                torch.cuda._sleep(int(hold_us * clock_mhz()))
+            for _ in range(warmup):
+                next(turn)()
+            marks[0].record()
             started = time.perf_counter()
-            for index in range(iterations):
-                run = runs[(warmup + index) % len(runs)]
-                before[index].record()
-                run()
-                after[index].record()
+            for size, mark in zip(sizes, marks[1:]):
+                for _ in range(size):
+                    next(turn)()
+                mark.record()
             host_us = (time.perf_counter() - started) * 1e6 / max(1, iterations)
             torch.cuda.synchronize()
         finally:
             gc.enable()
-        us = [1000.0 * a.elapsed_time(b) for a, b in zip(before, after)]
+        us = [1000.0 * a.elapsed_time(b) / size for a, b, size in zip(marks, marks[1:], sizes)]
         return {"us": us, "host_us": host_us, "buffers": len(runs)}
 
 
-def clock_mhz():
-    """Cycles per microsecond for a spinning kernel; a guess is good enough."""
-    try:
-        return max(500, torch.cuda.clock_rate())
-    except Exception:
-        # Needs a Python package for NVML that may be missing.
-        return 1800
+def first_not_finite(x):
+    """Dense index of the first element that is NaN or infinite; None where all are finite."""
+    finite = torch.isfinite(x)
+    return None if finite.all() else int(torch.logical_not(finite).flatten().byte().argmax())
 
 
 def poison(problem, dtype):

@@ -14,7 +14,7 @@ import traceback
 import registry
 from problem import Problem, Refusal
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class Server:
@@ -73,14 +73,15 @@ class Server:
             raise KeyError(f"nothing was prepared as {handle}")
         return self.jobs[handle][1]
 
-    def output(self, handle, o, lse):
-        return {"lse_base": self.job(handle).write_output(o, lse)}
+    def output(self, handle, o, lse, rows=None):
+        lse_base, not_finite = self.job(handle).write_output(o, lse, rows)
+        return {"lse_base": lse_base, "not_finite": not_finite}
 
     def route(self, handle):
         return self.job(handle).route()
 
-    def time(self, handle, iterations, warmup, mode, buffers, hold_us=0):
-        return self.job(handle).time(iterations, warmup, mode, buffers, hold_us)
+    def time(self, handle, iterations, warmup, mode, buffers, group=1):
+        return self.job(handle).time(iterations, warmup, mode, buffers, group)
 
     def release(self, handle):
         self.jobs.pop(handle, None)

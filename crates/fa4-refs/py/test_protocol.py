@@ -42,7 +42,7 @@ class Child:
 
     def send(self, op, **arguments):
         self.number += 1
-        request = {"protocol": 1, "id": self.number, "op": op, **arguments}
+        request = {"protocol": 2, "id": self.number, "op": op, **arguments}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
 
@@ -86,7 +86,7 @@ class Protocol(unittest.TestCase):
     def test_hello_needs_no_library(self):
         with Child("serve.py") as child:
             hello = child.ask("hello")["ok"]
-            self.assertEqual(hello, {"protocol": 1, "references": list(registry.ADAPTERS)})
+            self.assertEqual(hello, {"protocol": 2, "references": list(registry.ADAPTERS)})
 
     def test_a_run_from_start_to_end(self):
         with Child("echo.py") as child, tempfile.TemporaryDirectory() as folder:
@@ -96,9 +96,12 @@ class Protocol(unittest.TestCase):
             self.assertEqual(child.ask("supports", reference="echo", problem=PROBLEM)["ok"], {})
             prepared = child.ask("prepare", reference="echo", handle=7, problem=PROBLEM, inputs=INPUTS)
             self.assertEqual(prepared["ok"], {"notes": ["an echo"]})
-            self.assertEqual(child.ask("output", handle=7, o=str(o), lse="none")["ok"], {"lse_base": None})
+            wrote = {"lse_base": None, "not_finite": None}
+            self.assertEqual(child.ask("output", handle=7, o=str(o), lse="none")["ok"], wrote)
             self.assertEqual(o.stat().st_size, 2 * 2 * 2 * 4)
-            timing = child.ask("time", handle=7, iterations=3, warmup=1, mode="event", buffers=2, hold_us=0)
+            self.assertEqual(child.ask("output", handle=7, o=str(o), lse="none", rows=[[0, 1, 0]])["ok"], wrote)
+            self.assertEqual(o.stat().st_size, 2 * 4)
+            timing = child.ask("time", handle=7, iterations=5, warmup=1, mode="event", buffers=2, group=2)
             self.assertEqual(timing["ok"], {"us": [1.0, 2.0, 3.0], "host_us": 1.0, "buffers": 2})
             self.assertEqual(child.ask("route", handle=7)["ok"]["proven"], True)
             self.assertEqual(child.ask("release", handle=7)["ok"], {})

@@ -20,7 +20,7 @@ use crate::protocol::{
     ErrorKind, Hello, Op, OutputReply, PROTOCOL, PrepareReply, Reply, Request, Route, TimeRequest, Timing,
     VersionsReply,
 };
-use crate::reference::{LseBase, Output, Prepared, Reference, Versions};
+use crate::reference::{LseBase, Output, Prepared, Reference, RowAt, Versions};
 
 /// What to start.
 #[derive(Debug, Clone)]
@@ -341,7 +341,7 @@ impl Reference for BridgedReference {
         self.prepare_on(&mut self.bridge(), problem, inputs)
     }
 
-    fn output(&mut self, prepared: &mut Prepared) -> Result<Output, RefError> {
+    fn output(&mut self, prepared: &mut Prepared, rows: Option<&[RowAt]>) -> Result<Output, RefError> {
         let mut bridge = self.bridge();
         self.renew(&mut bridge, prepared)?;
         let (o, lse) = (bridge.scratch.path().join("o.bin"), bridge.scratch.path().join("lse.bin"));
@@ -349,7 +349,12 @@ impl Reference for BridgedReference {
         for path in [&o, &lse] {
             let _ = std::fs::remove_file(path);
         }
-        let op = Op::Output { handle: prepared.handle, o: o.clone(), lse: lse.clone() };
+        let op = Op::Output {
+            handle: prepared.handle,
+            o: o.clone(),
+            lse: lse.clone(),
+            rows: rows.map(<[RowAt]>::to_vec),
+        };
         let reply: OutputReply = bridge.call(&self.id, op)?;
         let p = &prepared.problem;
         let broken = |bridge: &mut Bridge, what| bridge.protocol_error(&self.id, "output", what);
@@ -357,7 +362,8 @@ impl Reference for BridgedReference {
         if !o.exists() {
             return Err(broken(&mut bridge, missing(&o)));
         }
-        let bits = read_u16(&o, p.output_elems())?.map_err(|what| broken(&mut bridge, what))?;
+        let elems = rows.map_or(p.output_elems(), |rows| rows.len() as u64 * p.head_dim_v);
+        let bits = read_u16(&o, elems)?.map_err(|what| broken(&mut bridge, what))?;
         let values = match reply.lse_base {
             None => None,
             Some(_) if !lse.exists() => return Err(broken(&mut bridge, missing(&lse))),
@@ -370,7 +376,7 @@ impl Reference for BridgedReference {
                 Some(values)
             }
         };
-        Ok(Output { o: bits, lse: values, lse_base: reply.lse_base })
+        Ok(Output { o: bits, not_finite: reply.not_finite, lse: values, lse_base: reply.lse_base })
     }
 
     fn time(&mut self, prepared: &mut Prepared, request: &TimeRequest) -> Result<Timing, RefError> {
@@ -379,8 +385,9 @@ impl Reference for BridgedReference {
         let op = Op::Time { handle: prepared.handle, request: request.clone() };
         let timing: Timing = bridge.call(&self.id, op)?;
         let wrong = timing.us.iter().find(|us| !(us.is_finite() && **us > 0.0));
-        if timing.us.len() != request.iterations as usize {
-            let what = format!("{} times for {} iterations", timing.us.len(), request.iterations);
+        if timing.us.len() != request.times() {
+            let (got, iterations, group) = (timing.us.len(), request.iterations, request.group);
+            let what = format!("{got} times for {iterations} iterations in groups of {group}");
             return Err(bridge.protocol_error(&self.id, "time", what));
         }
         if let Some(us) = wrong {

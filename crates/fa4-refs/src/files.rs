@@ -1,13 +1,15 @@
 //! Inputs as raw files, byte for byte what our own kernels read, strides and gaps included; outputs as raw files.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fa4_spec::DType;
 use fa4_spec::qdist::{Inputs, Placed};
-use fa4_spec::tensor::rows;
+use fa4_spec::tensor::{Layout, rows};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
@@ -79,21 +81,24 @@ impl InputFiles {
         if total > limit_bytes {
             return Err(RefError::TooLarge { bytes: total, limit: limit_bytes });
         }
+        Self::write_images(inputs, &images(inputs), batch, parent)
+    }
+
+    /// The same of [`images`] that are there already.
+    pub fn write_images(
+        inputs: &Inputs,
+        images: &[Vec<u8>],
+        batch: u64,
+        parent: &Path,
+    ) -> Result<Arc<Self>, RefError> {
         let dir = tempfile::Builder::new()
             .prefix("fa4-inputs-")
             .tempdir_in(parent)
             .map_err(|error| RefError::Io { what: "create a folder in", path: parent.into(), error })?;
         let mut buffers = Vec::new();
-        for (index, buffer) in inputs.buffers.iter().enumerate() {
-            let mut bytes = vec![0u8; buffer.bytes as usize];
-            if let Some(background) = buffer.background {
-                bytes.chunks_exact_mut(2).for_each(|b| b.copy_from_slice(&background.to_le_bytes()));
-            }
-            for placed in [&inputs.q, &inputs.k, &inputs.v].into_iter().filter(|p| p.buffer == index) {
-                fill(&mut bytes, placed);
-            }
+        for (buffer, image) in inputs.buffers.iter().zip(images) {
             let path = dir.path().join(format!("{}.bin", buffer.name));
-            fs::write(&path, &bytes).map_err(|error| RefError::Io {
+            write_all(&path, image).map_err(|error| RefError::Io {
                 what: "write",
                 path: path.clone(),
                 error,
@@ -126,8 +131,40 @@ fn view(placed: &Placed, batch: u64) -> View {
     }
 }
 
+/// Bytes that one thread writes at a time.
+const CHUNK: usize = 8 << 20;
+
+/// A gigabyte from one thread takes a second even into a RAM disk.
+fn write_all(path: &Path, image: &[u8]) -> Result<(), std::io::Error> {
+    let file = fs::File::create(path)?;
+    let write = |(at, chunk): (usize, &[u8])| file.write_all_at(chunk, (at * CHUNK) as u64);
+    image.par_chunks(CHUNK).enumerate().try_for_each(write)
+}
+
+/// The buffers' bytes, in the order of `inputs.buffers`: tensors at their strides, gaps as the background says.
+pub fn images(inputs: &Inputs) -> Vec<Vec<u8>> {
+    let image = |(index, buffer): (usize, &fa4_spec::qdist::Buffer)| {
+        let mut bytes = vec![0u8; buffer.bytes as usize];
+        if let Some(background) = buffer.background {
+            bytes.par_chunks_exact_mut(2).for_each(|b| b.copy_from_slice(&background.to_le_bytes()));
+        }
+        for placed in [&inputs.q, &inputs.k, &inputs.v].into_iter().filter(|p| p.buffer == index) {
+            fill(&mut bytes, placed);
+        }
+        bytes
+    };
+    inputs.buffers.iter().enumerate().map(image).collect()
+}
+
 fn fill(bytes: &mut [u8], placed: &Placed) {
     let tensor = &placed.tensor;
+    if placed.layout == Layout::bshd(tensor.shape) {
+        let put = |(to, from): (&mut [u8], &[u16])| {
+            to.chunks_exact_mut(2).zip(from).for_each(|(to, bits)| to.copy_from_slice(&bits.to_le_bytes()));
+        };
+        let to = bytes[..2 * tensor.bits.len()].par_chunks_mut(CHUNK);
+        return to.zip(tensor.bits.par_chunks(CHUNK / 2)).for_each(put);
+    }
     let [batch, seqlen, heads, _] = tensor.shape;
     for (b, s, h) in rows(batch, seqlen, heads) {
         let at = placed.layout.row_offset(tensor.dtype.bytes(), b, s, h) as usize;

@@ -22,4 +22,4 @@ pub use bridge::{Bridge, BridgedReference, Deadlines, Launch};
 pub use error::{RefError, Status};
 pub use files::InputFiles;
 pub use protocol::{Route, TimeMode, TimeRequest, Timing};
-pub use reference::{Output, Prepared, Reference};
+pub use reference::{Output, Prepared, Reference, RowAt};

@@ -9,10 +9,10 @@ use fa4_spec::AttnProblem;
 use serde::{Deserialize, Serialize};
 
 use crate::files::Description;
-use crate::reference::{LseBase, Versions};
+use crate::reference::{LseBase, RowAt, Versions};
 
 /// Version of all of this. Any change that an old adapter would not understand raises it.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// A request as it is sent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -57,8 +57,8 @@ pub enum Op {
         /// On which data.
         inputs: Description,
     },
-    /// Run once into memory filled with NaN; write dense (batch, seqlen_q, head, dim) bits of O to `o`, and, where the
-    /// library gives one, f32 (batch, head, seqlen_q) LSE to `lse`. Answer: [`OutputReply`].
+    /// Run once into memory filled with NaN; write dense (batch, seqlen_q, head, dim) bits of O to `o`, or those of `rows`
+    /// alone, and, where the library gives one, all of f32 (batch, head, seqlen_q) LSE to `lse`. Answer: [`OutputReply`].
     Output {
         /// Whose.
         handle: u64,
@@ -66,6 +66,9 @@ pub enum Op {
         o: PathBuf,
         /// File for the LSE.
         lse: PathBuf,
+        /// Rows of O to write, in this order; absent: all. Long problems have gigabytes of O, of which some rows are judged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rows: Option<Vec<RowAt>>,
     },
     /// Answer: [`Route`].
     Route {
@@ -168,6 +171,9 @@ pub struct PrepareReply {
 pub struct OutputReply {
     /// Base of the LSE that was written; `None` where none was.
     pub lse_base: Option<LseBase>,
+    /// Where only some rows were asked for: the dense index of the first element of all of O that is NaN or infinite.
+    #[serde(default)]
+    pub not_finite: Option<u64>,
 }
 
 /// Which kernels answered, and whether that is what was asked for.
@@ -188,9 +194,9 @@ pub struct Route {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeMode {
-    /// A call of the library per iteration, between two events.
+    /// A call of the library per iteration.
     Event,
-    /// A replay of a captured CUDA graph per iteration, between two events.
+    /// A replay of a captured CUDA graph per iteration.
     Graph,
 }
 
@@ -206,32 +212,36 @@ pub struct TimeRequest {
     /// Copies of the tensors that iterations walk through in turn, so that no iteration finds its data in the L2 cache.
     /// At least 1.
     pub buffers: u32,
-    /// Microseconds for which a spinning kernel holds the stream back while the host queues iterations, so that the host's
-    /// pace does not show; 0: not at all, and short kernels then show the host's pace.
-    #[serde(default)]
-    pub hold_us: u32,
+    /// Iterations between two events; at least 1. One event costs the device about a microsecond, which counts against
+    /// short kernels, so that everybody who is compared has as many.
+    #[serde(default = "one")]
+    pub group: u32,
     /// Overrides [`crate::Deadlines::time`].
     #[serde(skip)]
     pub deadline: Option<std::time::Duration>,
 }
 
+fn one() -> u32 {
+    1
+}
+
+impl TimeRequest {
+    /// Times that the answer must have: one per group.
+    pub fn times(&self) -> usize {
+        self.iterations.div_ceil(self.group.max(1)) as usize
+    }
+}
+
 impl Default for TimeRequest {
     fn default() -> Self {
-        TimeRequest {
-            iterations: 10,
-            warmup: 2,
-            mode: TimeMode::Event,
-            buffers: 1,
-            hold_us: 0,
-            deadline: None,
-        }
+        TimeRequest { iterations: 10, warmup: 2, mode: TimeMode::Event, buffers: 1, group: 1, deadline: None }
     }
 }
 
 /// What a round gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Microseconds of each iteration by device events.
+    /// Microseconds of an iteration by device events, the mean of each group; the last group may be shorter.
     pub us: Vec<f64>,
     /// Microseconds of the host per iteration until it was queued, mean.
     pub host_us: f64,

@@ -36,11 +36,16 @@ impl Prepared {
     }
 }
 
+/// (batch, token, query head) of a row of O.
+pub type RowAt = (usize, usize, usize);
+
 /// What a reference computed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
-    /// O as storage bits, (batch, seqlen_q, head, dim).
+    /// O as storage bits, (batch, seqlen_q, head, dim), or (row, dim) of the rows asked for.
     pub o: Vec<u16>,
+    /// Where rows were asked for: the dense index of the first element of all of O that is NaN or infinite.
+    pub not_finite: Option<u64>,
     /// Natural logarithm of the sum of exponentials, (batch, head, seqlen_q); `None` where the library gives none.
     pub lse: Option<Vec<f32>>,
     /// Base of the logarithm that the library itself returned, before it was made natural here.
@@ -77,8 +82,9 @@ pub trait Reference: Send {
     /// Loads the data, builds plans and code.
     fn prepare(&mut self, problem: &AttnProblem, inputs: &Arc<InputFiles>) -> Result<Prepared, RefError>;
 
-    /// Runs once, into memory that was filled with NaN, and hands back what it computed.
-    fn output(&mut self, prepared: &mut Prepared) -> Result<Output, RefError>;
+    /// Runs once, into memory that was filled with NaN, and hands back what it computed: all of O, or `rows` of it and
+    /// whether all is finite.
+    fn output(&mut self, prepared: &mut Prepared, rows: Option<&[RowAt]>) -> Result<Output, RefError>;
 
     /// Microseconds per iteration.
     fn time(&mut self, prepared: &mut Prepared, request: &TimeRequest) -> Result<Timing, RefError>;

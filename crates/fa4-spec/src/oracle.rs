@@ -134,7 +134,8 @@ pub fn attention_rows(
         let k_dims: Vec<Vec<f64>> =
             (0..p.head_dim_qk as usize).map(|d| keys.iter().map(|key| key[d]).collect()).collect();
         let values: Vec<_> = (0..sk).map(|j| v.row_f64(b, j, kv_head)).collect();
-        let here = wanted.iter().enumerate().filter(|(_, w)| (w.0, w.2 / group) == (b, kv_head));
+        // Few heads must not leave cores idle.
+        let here = wanted.par_iter().enumerate().filter(|(_, w)| (w.0, w.2 / group) == (b, kv_head));
         here.map(|(at, &(b, i, h))| {
             (at, row(p, i, &q.row_f64(b, i, h), &k_dims, &values, sinks.map(|s| s[h])))
         })

@@ -2,6 +2,9 @@
 //! Everything comes from one counter-based generator, so that an element depends on its seed and index
 //! only.
 
+use std::collections::HashMap;
+
+use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::cases::Case;
@@ -150,8 +153,49 @@ pub fn supports(case: &Case) -> Result<(), Unsupported> {
     Ok(())
 }
 
+/// Elements of randn that were made before. They depend on seed and index alone, so that a tensor is the beginning of
+/// every larger one; the rows of a set then cost a copy each.
+#[derive(Debug, Default)]
+pub struct Stock {
+    made: HashMap<(Stream, u64, DType), Vec<u16>>,
+}
+
+/// Elements of a stream that are kept at most.
+const STOCKED: usize = 1 << 30;
+
+impl Stock {
+    fn tensor(&mut self, maker: &Maker<'_>, stream: Stream, dtype: DType, shape: [usize; 4]) -> Tensor {
+        let elems = shape.iter().product();
+        if elems > STOCKED {
+            return Tensor::from_fn(dtype, shape, |b, s, h, i| maker.randn(stream, index(shape, b, s, h, i)));
+        }
+        let made = self.made.entry((stream, maker.case.seed, dtype)).or_default();
+        let first = made.len();
+        if first < elems {
+            made.resize(elems, 0);
+            made[first..].par_chunks_mut(1 << 16).enumerate().for_each(|(chunk, bits)| {
+                let first = (first + (chunk << 16)) as u64;
+                let value = |i: usize| encode(dtype, maker.randn(stream, first + i as u64));
+                bits.iter_mut().enumerate().for_each(|(i, bits)| *bits = value(i));
+            });
+        }
+        // On every core, too: fresh memory costs more than the bytes.
+        let mut bits = vec![0; elems];
+        bits.par_chunks_mut(1 << 20).zip(made.par_chunks(1 << 20)).for_each(|(to, from)| {
+            let count = to.len();
+            to.copy_from_slice(&from[..count]);
+        });
+        Tensor { dtype, shape, bits }
+    }
+}
+
 /// Makes the inputs of a case. The same case gives the same bytes on every machine.
 pub fn inputs(case: &Case) -> Result<Inputs, Unsupported> {
+    inputs_from(case, &mut Stock::default())
+}
+
+/// The same, with what earlier cases left in `stock`.
+pub fn inputs_from(case: &Case, stock: &mut Stock) -> Result<Inputs, Unsupported> {
     supports(case)?;
     let p = &case.problem;
     let [batch, sq, sk, hq, hkv, d, dv] =
@@ -160,11 +204,19 @@ pub fn inputs(case: &Case) -> Result<Inputs, Unsupported> {
     let kv_batch = if case.qdist == QDist::KvExpandStride0Batch { batch.min(1) } else { batch };
     let (q_shape, k_shape, v_shape) = ([batch, sq, hq, d], [kv_batch, sk, hkv, d], [kv_batch, sk, hkv, dv]);
     let maker = Maker { case, scale: p.softmax_scale(), root_d: (d as f64).sqrt() };
-    let q = Tensor::from_fn(p.q_dtype, q_shape, |b, s, h, i| maker.q(index(q_shape, b, s, h, i), i));
-    let k =
-        Tensor::from_fn(p.kv_dtype, k_shape, |b, s, h, i| maker.k(index(k_shape, b, s, h, i), (b, s, h), i));
-    let v =
-        Tensor::from_fn(p.kv_dtype, v_shape, |b, s, h, i| maker.randn(Stream::V, index(v_shape, b, s, h, i)));
+    let (q, k) = match case.qdist.is_independent() {
+        true => (
+            stock.tensor(&maker, Stream::Q, p.q_dtype, q_shape),
+            stock.tensor(&maker, Stream::K, p.kv_dtype, k_shape),
+        ),
+        false => (
+            Tensor::from_fn(p.q_dtype, q_shape, |b, s, h, i| maker.q(index(q_shape, b, s, h, i), i)),
+            Tensor::from_fn(p.kv_dtype, k_shape, |b, s, h, i| {
+                maker.k(index(k_shape, b, s, h, i), (b, s, h), i)
+            }),
+        ),
+    };
+    let v = stock.tensor(&maker, Stream::V, p.kv_dtype, v_shape);
     let sinks = p.sink.then(|| (0..hq as u64).map(|h| maker.sink(h) as f32).collect());
     Ok(Inputs { sinks, ..place(case, q, k, v) })
 }
@@ -173,7 +225,7 @@ fn index([_, seqlen, heads, dim]: [usize; 4], b: usize, s: usize, h: usize, d: u
     (((b * seqlen + s) * heads + h) * dim + d) as u64
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stream {
     Q = 1,
     K,

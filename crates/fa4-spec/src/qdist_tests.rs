@@ -46,6 +46,28 @@ fn randn_has_the_moments_of_a_normal_and_depends_on_the_seed() {
     assert_ne!(inputs(&Case { seed: 8, ..c }).unwrap(), x);
 }
 
+/// Whatever was made before, an element is what its seed, stream and index say.
+#[test]
+fn a_stock_changes_no_bytes() {
+    let mut stock = Stock::default();
+    for (sq, sk, seed, dtype) in
+        [(3, 5, 7, DType::Bf16), (900, 700, 7, DType::Bf16), (40, 60, 7, DType::Bf16)]
+            .into_iter()
+            .chain([(40, 60, 8, DType::Bf16), (40, 60, 7, DType::F16)])
+    {
+        let problem = AttnProblem::dense(2, (sq, sk), (4, 2), 128, Mask::FULL, dtype);
+        let c = Case { seed, ..Case::dense("x", problem, 7) };
+        let x = inputs_from(&c, &mut stock).unwrap();
+        let maker = Maker { case: &c, scale: 1.0, root_d: 1.0 };
+        for (stream, t) in [(Stream::Q, &x.q.tensor), (Stream::K, &x.k.tensor), (Stream::V, &x.v.tensor)] {
+            let value = |at: usize| encode(dtype, maker.randn(stream, at as u64));
+            let at = [0, 1, t.bits.len() / 2, t.bits.len() - 1];
+            assert!(at.iter().all(|&at| t.bits[at] == value(at)), "{stream:?} {sq} {sk}");
+        }
+        assert_eq!(x, inputs(&c).unwrap());
+    }
+}
+
 #[test]
 fn zeros_give_ln_of_the_visible_keys() {
     let c = case(QDist::Zeros, 3, 5, Mask::CAUSAL);

@@ -131,8 +131,13 @@ constexpr Table<TmemRow, 6> kTmem = {{
 //
 // Phases: whoever waits on a `full` (or `staged`) barrier waits for parity 0 first, then 1, 0, … Whoever waits on an
 // `empty` barrier starts with parity 1, which a fresh barrier counts as completed: slots are empty at first and the
-// first wait falls through (wait_empty in prim/pipeline.cuh). No barrier can run a phase ahead of a waiter, because each
-// round of S → P → O waits for the one before it; the last phase of KV_empty is waited for by nobody.
+// first wait falls through (wait_empty in prim/pipeline.cuh). No barrier can run two phases ahead of a waiter, who would
+// then take the old parity for the new: each round of S → P → O waits for the one before it, and a slot of the ring is
+// not filled again before its KV_empty, which stands behind the mma that waited for its KV_full. The last phase of
+// KV_empty is waited for by nobody.
+//
+// Beside these, bar.sync 0 of all 16 warps twice: after set-up (barriers initialised, TMEM allocated, its base address
+// in shared memory, spare rows of Q cleared) and before the deallocation of TMEM (every role has left it).
 constexpr Table<BarrierRow, 10> kBarriers = place(Table<BarrierRow, 10>{{
     // name          arriver                waiter        what becomes true                                   stages     arrivals tx_bytes
     {"Q_full",       "load",                "mma",        "Q tile in smem",                                   kTiles,    1,   kTileBytes, 0},

@@ -455,8 +455,11 @@ impl Cx<'_> {
             return unsupported(format!("`{}` with {} data operands", op.text, regs.len()));
         }
         let (bytes, n128) = if ty == Ty::B128 { (8, true) } else { (ty.bytes() as u8, false) };
-        let regs: Vec<_> =
-            if n128 { regs.iter().flat_map(|r| [*r, r.map(|(c, i)| (c, i + 1))]).collect() } else { regs };
+        let regs: Vec<_> = if n128 {
+            regs.iter().flat_map(|r| [0, 1].map(|half| r.map(|(_, i)| (Class::R64, i + half)))).collect()
+        } else {
+            regs
+        };
         let reg_bytes = self.reg_bytes(data);
         let addr = self.addr(addr)?;
         let signed = matches!(ty, Ty::S8 | Ty::S16 | Ty::S32);

@@ -447,7 +447,7 @@ pub(super) fn lanes(mut m: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-fn mark_undefined(warp: &mut Warp, (class, r): Reg, m: u32) {
+pub(super) fn mark_undefined(warp: &mut Warp, (class, r): Reg, m: u32) {
     let i = r as usize;
     match class {
         Class::P => warp.regs.up[i] |= m,

@@ -5,21 +5,22 @@ use std::io::{Error, ErrorKind};
 use std::path::Path;
 
 use fa4_refs::files::{Description, View};
-use fa4_refs::reference::LseBase;
+use fa4_refs::protocol::OutputReply;
+use fa4_refs::reference::{LseBase, RowAt};
 use fa4_spec::oracle;
-use fa4_spec::tensor::{Tensor, encode, rows};
+use fa4_spec::tensor::{Tensor, decode, encode, rows};
 use fa4_spec::{AttnProblem, Mask};
 
 use crate::behaviour::Fault;
 
-/// Computes and writes O and the LSE; gives the base that it says the LSE has.
+/// Computes and writes O, or `rows` of it, and the LSE; says which base the LSE has and what of O is not finite.
 pub fn write(
     problem: &AttnProblem,
     inputs: &Description,
     fault: Option<Fault>,
-    o_path: &Path,
-    lse_path: &Path,
-) -> Result<Option<LseBase>, Error> {
+    (o_path, lse_path): (&Path, &Path),
+    rows: Option<&[RowAt]>,
+) -> Result<OutputReply, Error> {
     let buffers: Vec<Vec<u8>> =
         inputs.buffers.iter().map(|buffer| fs::read(&buffer.path)).collect::<Result<_, _>>()?;
     let load = |view: &View| tensor(view, &buffers[view.buffer]);
@@ -39,18 +40,31 @@ pub fn write(
             o[last..].chunks_exact_mut(2).for_each(|b| b.copy_from_slice(&nan));
         }
         Some(Fault::ShortOutput) => o.truncate(o.len() / 2),
-        Some(Fault::NoOutput) => return Ok(None),
+        Some(Fault::NoOutput) => return Ok(OutputReply { lse_base: None, not_finite: None }),
         _ => {}
+    }
+    let mut not_finite = None;
+    if let Some(rows) = rows {
+        let is_odd = |b: &[u8]| !decode(problem.q_dtype, u16::from_le_bytes([b[0], b[1]])).is_finite();
+        not_finite = o.chunks_exact(2).position(is_odd).map(|at| at as u64);
+        let [seqlen, heads, dim] =
+            [problem.seqlen_q, problem.num_heads_q, problem.head_dim_v].map(|n| n as usize);
+        let row = |&(b, s, h): &RowAt| {
+            let at = 2 * ((b * seqlen + s) * heads + h) * dim;
+            o.get(at..at + 2 * dim).unwrap_or_default().to_vec()
+        };
+        o = rows.iter().flat_map(row).collect();
     }
     fs::write(o_path, o)?;
     if fault == Some(Fault::NoLse) {
-        return Ok(None);
+        return Ok(OutputReply { lse_base: None, not_finite });
     }
     let binary = matches!(fault, Some(Fault::BinaryLse | Fault::LyingLse));
     let factor = if binary { std::f64::consts::LOG2_E } else { 1.0 };
     let lse: Vec<u8> = truth.lse.iter().flat_map(|&x| ((x * factor) as f32).to_le_bytes()).collect();
     fs::write(lse_path, lse)?;
-    Ok(Some(if fault == Some(Fault::BinaryLse) { LseBase::Two } else { LseBase::E }))
+    let lse_base = Some(if fault == Some(Fault::BinaryLse) { LseBase::Two } else { LseBase::E });
+    Ok(OutputReply { lse_base, not_finite })
 }
 
 fn tensor(view: &View, bytes: &[u8]) -> Result<Tensor, Error> {

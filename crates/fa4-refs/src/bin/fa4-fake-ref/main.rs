@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use fa4_refs::files::Description;
 use fa4_refs::protocol::{
-    ErrorKind, ErrorReply, Hello, Op, OutputReply, PROTOCOL, PrepareReply, Reply, Request, Route,
-    TimeRequest, Timing, VersionsReply,
+    ErrorKind, ErrorReply, Hello, Op, PROTOCOL, PrepareReply, Reply, Request, Route, TimeRequest, Timing,
+    VersionsReply,
 };
 use fa4_spec::AttnProblem;
 use serde_json::{Value, json};
@@ -139,11 +139,11 @@ impl Server {
                 self.prepared.insert(handle, Job { persona, problem, inputs });
                 value(PrepareReply { notes: vec!["timings are invented".into()] })
             }
-            Op::Output { handle, o, lse } => {
+            Op::Output { handle, o, lse, rows } => {
                 let job = self.job(handle)?;
-                let wrote = attention::write(&job.problem, &job.inputs, fault, &o, &lse);
+                let wrote = attention::write(&job.problem, &job.inputs, fault, (&o, &lse), rows.as_deref());
                 match wrote {
-                    Ok(lse_base) => value(OutputReply { lse_base }),
+                    Ok(reply) => value(reply),
                     Err(error) => refuse(ErrorKind::Failed, error.to_string()),
                 }
             }
@@ -188,7 +188,7 @@ impl Job {
         let mean = (LAUNCH_US + flops / FLOPS_PER_US) * self.persona.factor;
         let ripple = |i: u32| 1.0 + 0.01 * (f64::from(i % 7) - 3.0) / 3.0;
         Timing {
-            us: (0..request.iterations).map(|i| mean * ripple(i)).collect(),
+            us: (0..request.times() as u32).map(|i| mean * ripple(i)).collect(),
             host_us: LAUNCH_US,
             buffers: request.buffers,
         }

@@ -10,6 +10,7 @@ use super::super::run::{Machine, Res};
 use super::super::shared::WINDOW_BASE;
 use super::clock::Know;
 use super::event::{End, Kind, View, stamp};
+use super::far::Far;
 use super::lanes::WarpHb;
 use super::shared::Does;
 use super::{CtaHb, Fork};
@@ -122,6 +123,9 @@ impl Machine<'_> {
         })?;
         if matches!(b.op, MbarOp::ExpectTx | MbarOp::CompleteTx) {
             return Ok(());
+        }
+        if !b.relaxed {
+            c.hb.far_note(w, 1 << l, pc, Far::Peer(rank, addr), false);
         }
         let (cta, warp) = (c.hb.cta, &mut c.hb.warps[w]);
         let know = if b.relaxed {

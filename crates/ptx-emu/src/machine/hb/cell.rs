@@ -124,7 +124,14 @@ fn strong(events: &Events, s: Stamp, v: &View<'_>) -> bool {
 }
 
 /// An earlier access against one that must come after it.
-fn clash(events: &Events, s: Stamp, v: &View<'_>, mine: Stamp, wrote: bool, writes: bool) -> Option<Clash> {
+pub fn clash(
+    events: &Events,
+    s: Stamp,
+    v: &View<'_>,
+    mine: Stamp,
+    wrote: bool,
+    writes: bool,
+) -> Option<Clash> {
     if s == 0 || event_of(s) == event_of(mine) || strong(events, s, v) {
         return None;
     }
@@ -231,6 +238,24 @@ impl Cell {
         mine: Stamp,
         memo: &mut Memo,
     ) -> Option<Clash> {
+        let found = self.may_write(lists, events, v, mine, memo);
+        lists.drop(self.read);
+        // Several lanes of one instruction: one of them wrote last, nobody knows which.
+        let together = if event_of(self.write) == event_of(mine) { self.write } else { 0 };
+        *self = Cell { write: mine | together, read: 0 };
+        found
+    }
+
+    /// What a write by `v` would find.
+    #[inline]
+    pub fn may_write(
+        &self,
+        lists: &Lists,
+        events: &Events,
+        v: &View<'_>,
+        mine: Stamp,
+        memo: &mut Memo,
+    ) -> Option<Clash> {
         let mut found = None;
         if self.write != memo.write {
             found = clash(events, self.write, v, mine, true, true);
@@ -251,11 +276,7 @@ impl Cell {
                 memo.read = self.read;
             }
             found = worse(found, readers);
-            lists.drop(self.read);
         }
-        // Several lanes of one instruction: one of them wrote last, nobody knows which.
-        let together = if event_of(self.write) == event_of(mine) { self.write } else { 0 };
-        *self = Cell { write: mine | together, read: 0 };
         found
     }
 

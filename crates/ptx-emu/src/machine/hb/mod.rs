@@ -20,8 +20,9 @@
 //! **Clusters** ([`between`]): the cluster barrier joins what all its arrivals publish; arrivals on a peer's mbarrier,
 //! multicast, `st.async` and copies between CTAs publish what their issuer knew. A relaxed arrival on the cluster
 //! barrier counts as a release, a `.cta` scope on a peer's barrier as one of the cluster (strict, [`scope`]), and
-//! `st.async`, `red.async` and reducing copies between CTAs need no proxy fence: all that is silence, not a promise. Launches of CTA pairs
-//! are judged by leases instead: nothing here knows that a pair's matrix instruction uses two tensor memories.
+//! `st.async`, `red.async` and reducing copies between CTAs need no proxy fence: all that is silence, not a promise.
+//!
+//! **CTA pairs** ([`pair`]): a matrix operation is its issuer's and stands in the shadows of both CTAs.
 //!
 //! **What it can miss**: what those extra edges hide; several lanes or warps that write the same value to the same bytes by one instruction;
 //! readers of a cell beyond the 64 latest unordered ones; in global memory what [`global`] says; races on memory that
@@ -31,11 +32,15 @@
 mod access;
 mod between;
 mod cell;
+mod chain;
 mod clock;
 mod event;
+mod far;
 mod fence;
 mod global;
+mod guess;
 mod lanes;
+mod pair;
 mod phase;
 mod report;
 mod scope;
@@ -137,6 +142,8 @@ pub struct CtaHb {
     /// Per warp: loads whose registers nobody has used.
     loads: Vec<Vec<Loaded>>,
     trails: Vec<trail::Trail>,
+    /// Per warp, in a cluster of several CTAs: what can be said of them to one another.
+    far: Vec<far::FarTrail>,
     /// Event of the global side of the bulk load that is being issued.
     source_of_load: u32,
     /// Per thread: its bulk stores at each commit that no wait has covered, and the commits before those.

@@ -7,6 +7,7 @@ use super::super::ops::{Kind as OpKind, OpId, Pending};
 use super::super::run::{Machine, Res};
 use super::clock::Know;
 use super::event::{End, Kind, Scope, View, stamp};
+use super::far::Far;
 use super::phase::Arrivals;
 use super::trail::At;
 use super::{CtaHb, Fork, Phases, Stream};
@@ -68,8 +69,9 @@ impl CtaHb {
 
     /// Lanes arrive on the cluster barrier. A relaxed arrival counts too: it orders at least the initialisation of
     /// mbarriers behind their fence.
-    pub fn cluster_arrive(&mut self, w: usize, lanes: u32) {
+    pub fn cluster_arrive(&mut self, w: usize, pc: u32, lanes: u32) {
         if self.on {
+            self.far_note(w, lanes, pc, Far::Cluster, false);
             let know = self.warps[w].release(self.cta, w as u32, lanes);
             self.cluster.0.join(&know);
         }
@@ -88,9 +90,10 @@ impl CtaHb {
     }
 
     /// Lanes have waited for it.
-    pub fn cluster_waited(&mut self, w: usize, lanes: u32) {
+    pub fn cluster_waited(&mut self, w: usize, pc: u32, lanes: u32) {
         if self.on {
             self.warps[w].acquire(lanes, &self.cluster.1);
+            self.far_note(w, lanes, pc, Far::Cluster, true);
         }
     }
 
@@ -101,6 +104,7 @@ impl CtaHb {
         }
         if !relaxed {
             self.note(w, lanes, pc, At::Mbar(addr), false);
+            self.far_note(w, lanes, pc, Far::Own(addr), false);
         }
         let Some(b) = self.mbars.get_mut(&addr) else { return };
         if !relaxed {
@@ -134,6 +138,7 @@ impl CtaHb {
         }
         self.warps[w].acquire(lanes, &b.done);
         self.note(w, lanes, pc, At::Mbar(addr), true);
+        self.far_note(w, lanes, pc, Far::Own(addr), true);
     }
 
     /// A `fence.proxy.async`.
@@ -156,12 +161,13 @@ impl CtaHb {
         &mut self.forks.entry(op).insert_entry(Fork { events, know }).into_mut().know
     }
 
-    /// A commit by lane `l`.
-    pub fn commit(&mut self, w: usize, pc: u32, l: usize, op: OpId, mbar: u32) {
+    /// A commit by lane `l` to the barriers at `mbar` of the CTAs of the ranks `to`.
+    pub fn commit(&mut self, w: usize, pc: u32, l: usize, op: OpId, (mbar, to): (u32, &[u32])) {
         if !self.on {
             return;
         }
         self.note(w, 1 << l, pc, At::Commit(mbar), false);
+        self.far_note(w, 1 << l, pc, Far::Commit(mbar, to.iter().fold(0, |m, r| m | 1 << r)), false);
         let ((id, n), cta) = (self.stream(Stream::Mma(w as u32, l as u32)), self.cta);
         self.fork(w, 1 << l, op, [0; 2]).all.part_mut(cta).raise(id, n);
     }
