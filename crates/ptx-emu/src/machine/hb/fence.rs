@@ -25,6 +25,7 @@ use super::CtaHb;
 use super::clock::{Clock, Know};
 use super::event::{End, Event, Events, Kind, Stamp, View, event_of, stamp};
 use super::lanes::WarpHb;
+use super::trail::{At, Step};
 use crate::fault::{Code, Fault};
 
 /// Which `tcgen05.fence` is missing between two accesses to tensor memory.
@@ -186,15 +187,38 @@ impl Machine<'_> {
         side: Side,
     ) -> Fault {
         let (me, by) = (self.opcode(pc), self.opcode(e.pc));
-        let first =
-            format!("tcgen05.fence::before_thread_sync after the first access, before its thread hands over");
+        let first = "tcgen05.fence::before_thread_sync after the first access, before its thread hands over";
         let then = "tcgen05.fence::after_thread_sync between this thread's wait and its access";
         let (lacks, missing) = match side {
-            Side::Before => ("no tcgen05.fence::before_thread_sync before the hand-off", first),
+            Side::Before => ("no tcgen05.fence::before_thread_sync before the hand-off", first.to_string()),
             Side::After => ("no tcgen05.fence::after_thread_sync after the wait", then.to_string()),
             Side::Both => ("no tcgen05.fence on either side of the hand-off", format!("{first}, and {then}")),
         };
         let text = format!("{what} is {verb} by `{me}` after the {did} by `{by}`, with {lacks}");
         Fault::new(Code::StrictTensorFence, text).missing(missing)
+    }
+
+    /// Where the access `e` was handed over and where lanes `on` of warp `w` took it up: the `tcgen05.fence` belongs
+    /// between those and the two accesses.
+    pub(super) fn hb_handed(&self, c: &Cta, w: usize, on: u32, e: &Event) -> Vec<String> {
+        if e.cta != c.hb.cta || home(w as u32).0.is_some() {
+            return vec![];
+        }
+        let place = |s: &Step| {
+            let name = match s.at {
+                At::Mbar(a) | At::Commit(a) => names::barrier(&self.launch.annotations, c.dynamic_base, a),
+                At::Bar(id) => format!("named barrier {id}"),
+            };
+            let line = self.prog.code.get(s.pc as usize).map_or(0, |d| d.span.line);
+            format!("{name} (PTX line {line})")
+        };
+        let given = c.hb.trails[e.warp as usize]
+            .handed_over(e.lanes, e.time, e.kind == Kind::Pipe)
+            .into_iter()
+            .next();
+        let taken = c.hb.trails[w].last(on, true);
+        let given = given.map(|s| format!("the first access was handed over by {}", place(&s)));
+        let taken = taken.map(|s| format!("this thread last waited for {}", place(s)));
+        given.into_iter().chain(taken).collect()
     }
 }

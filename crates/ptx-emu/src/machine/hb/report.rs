@@ -129,7 +129,11 @@ impl Machine<'_> {
                 format!("{what} is {verb} by `{me}` after the {did} by `{by}`, with no fence.proxy.async on the way"),
             )
             .missing(fence("after the first access, then the hand-off")),
-            Clash::Tensor { side, .. } => self.hb_tensor_fault(pc, &e, what, verb, did, side),
+            Clash::Tensor { side, .. } => {
+                let mut f = self.hb_tensor_fault(pc, &e, what, verb, did, side);
+                f.notes = self.hb_handed(c, w, on, &e);
+                f
+            }
         };
         let f = f.earlier(earlier);
         if strict.is_some() {
