@@ -28,7 +28,7 @@ pub enum Command {
     Setup(Setup),
     /// Say what this machine has, what is missing, and the command that mends it.
     Doctor,
-    /// Compile kernels to PTX and cubins.
+    /// Compile kernels to PTX and cubins; count machine instructions (`cargo xtask build sass-mix --help`).
     Build(Build),
     /// Compile, run every case, compare with the oracle; table and exit code.
     Gate(Gate),
@@ -73,7 +73,8 @@ pub struct Setup {
 /// `build`.
 #[derive(Args, Debug)]
 pub struct Build {
-    /// What the builder shall do: nothing for all kernels, `check`, or `file FILE.cu …`.
+    /// What the builder shall do: nothing for all kernels, `check` (which toolchain), `file FILE.cu …`, or `sass-mix KERNEL …`
+    /// (machine instructions of softmax loops); `-- --help` or `sass-mix --help` tell more.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub args: Vec<OsString>,
 }

@@ -225,9 +225,13 @@ fn settings_of(env: &Env, args: &BenchArgs, root: &Path) -> Result<Settings, Ben
     };
     let candidate = match &then.candidate {
         Some((path, name)) => Some((find("--cand", args.cand.as_ref(), path)?, name.clone())),
+        None if args.cand.is_some() => {
+            let (flag, what) = ("--cand", "the run to take up is not one of a candidate".to_string());
+            return Err(BenchError::Flag { flag, value: String::new(), what });
+        }
         None => None,
     };
-    let artifacts = then.artifacts.as_ref();
+    let artifacts = args.artifacts.as_ref().or(then.artifacts.as_ref());
     let artifacts = artifacts.map(|shown| find("--artifacts", args.artifacts.as_ref(), shown)).transpose()?;
     // A bare name is looked for on the PATH.
     let is_name = then.python.components().count() == 1;

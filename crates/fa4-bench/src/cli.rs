@@ -4,12 +4,27 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fa4_gate::cli::GateArgs;
+use fa4_refs::catalog::{CATALOG, find};
 use regex::Regex;
 
 use crate::error::BenchError;
 use crate::fitness::FitnessArgs;
 use crate::plan::{SetName, Shard};
 use crate::publish::PublishArgs;
+
+/// For the end of each task's help, since nobody looks for them elsewhere.
+const CODES: &str = "Exit codes: 0 all right; 1 something was judged wrong; 2 usage or bad input; 3 environment (no \
+                     toolchain, no device); 4 interrupted, resumable; 101 a bug in fa4.";
+/// Those of `fitness`.
+const FITNESS_CODES: &str = "Exit codes: 0 right, and timed or predicted; 1 worth nothing (wrong, hung, uncompilable, \
+                             narrower than its parent); 2 usage or bad input; 3 right but no GPU to time it on, or no \
+                             toolchain; 101 a bug in fa4.";
+/// Those of `publish`.
+const PUBLISH_CODES: &str = "Exit codes: 0 posted, or printed by --dry-run; 2 usage or bad input; 3 no token, no network, \
+                             or a server that refuses; 101 a bug in fa4.";
+/// Those of `results`.
+const RESULTS_CODES: &str = "Exit codes: 0 all right; 1 an export is not valid; 2 usage or bad input; 3 environment; 4 \
+                             merged, but planned rows are missing; 101 a bug in fa4.";
 
 /// Times kernels against the field, judges before it times, writes results.
 ///
@@ -27,17 +42,22 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Task {
     /// Gate, then time against the field.
+    #[command(after_help = CODES)]
     Bench(Box<BenchArgs>),
     /// Result folders.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = RESULTS_CODES)]
     Results(ResultsTask),
     /// Which references are here, and what is missing.
+    #[command(after_help = CODES)]
     Refs(RefsArgs),
     /// What one kernel file is worth, as one JSON line: 0 unless right, else its speed against its parent.
+    #[command(after_help = FITNESS_CODES)]
     Fitness(FitnessArgs),
     /// Post a result folder as a commit status and a pull-request comment; the token comes from GITHUB_TOKEN.
+    #[command(after_help = PUBLISH_CODES)]
     Publish(PublishArgs),
     /// Collect built kernels in a folder, for `bench --artifacts` on a machine without a compiler.
+    #[command(after_help = CODES)]
     Pack(PackArgs),
     /// The gate, as a process of `fitness`.
     #[command(hide = true)]
@@ -130,6 +150,15 @@ pub enum ResultsTask {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
+    /// Run the gate and keep its verdict as a result folder; exit codes as the gate's.
+    Gate {
+        /// Where the result goes.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Flags of the gate, behind `--`.
+        #[arg(last = true, value_name = "FLAGS")]
+        flags: Vec<String>,
+    },
     /// Write results/INDEX.md.
     Index {
         /// The folder of folders; default: the workspace's.
@@ -140,7 +169,7 @@ pub enum ResultsTask {
     Report {
         /// The folder.
         folder: Option<PathBuf>,
-        /// Also put the table between the markers `generated: bench` of this file.
+        /// Also put the table between the markers `generated: bench` (of a gate's folder: `generated: gate`) of this file.
         #[arg(long, value_name = "FILE.md")]
         into: Option<PathBuf>,
     },
@@ -154,6 +183,17 @@ pub enum ResultsTask {
         /// Where it goes.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
+    },
+    /// Hold exports against flashinfer-bench's own models, which a first call installs below target/.
+    #[command(
+        after_help = "Exit codes: 0 valid; 1 not, with file, object and field; 2 bad input; 3 no Python or no package."
+    )]
+    Validate {
+        /// Result folders, which are exported first, or exports; none: every run below results/.
+        folders: Vec<PathBuf>,
+        /// Python 3.10 or newer with venv and pip.
+        #[arg(long, value_name = "PYTHON", default_value = "python3")]
+        python: PathBuf,
     },
 }
 
@@ -200,9 +240,7 @@ impl BenchArgs {
 
     /// The references asked for; `None`: all.
     pub fn references(&self) -> Option<Vec<String>> {
-        let list = self.refs.as_deref()?;
-        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
-        Some(names.map(str::to_string).collect())
+        self.refs.as_deref().map(names)
     }
 
     /// The GPUs asked for; `None`: all.
@@ -210,15 +248,7 @@ impl BenchArgs {
     /// # Errors
     /// Not a list of numbers.
     pub fn ordinals(&self) -> Result<Option<Vec<u32>>, BenchError> {
-        let Some(list) = self.gpus.as_deref() else { return Ok(None) };
-        let numbers: Result<Vec<u32>, _> = list.split(',').map(|n| n.trim().parse()).collect();
-        let wrong = |what: &str| BenchError::Flag { flag: "--gpus", value: list.into(), what: what.into() };
-        let mut numbers = numbers.map_err(|_| wrong("expected numbers separated by commas, as in 0,1"))?;
-        numbers.sort_unstable();
-        match numbers.windows(2).any(|pair| pair[0] == pair[1]) {
-            true => Err(wrong("a GPU is named twice")),
-            false => Ok(Some(numbers)),
-        }
+        ordinals(self.gpus.as_deref())
     }
 
     /// Flags that clap cannot judge.
@@ -232,11 +262,61 @@ impl BenchArgs {
                 return Err(BenchError::Flag { flag, value: value.to_string(), what });
             }
         }
+        check_references(self.references().as_deref().filter(|_| {
+            // Whoever stands for all references has names of its own.
+            self.mock.is_none() && self.refs_program.is_none()
+        }))?;
+        self.ordinals()?;
+        let files = [("--cand", &self.cand, false), ("--artifacts", &self.artifacts, true)];
+        for (flag, path, is_folder) in files {
+            let Some(path) = path else { continue };
+            if !(if is_folder { path.is_dir() } else { path.is_file() }) {
+                let what = format!("there is no such {}", if is_folder { "folder" } else { "file" });
+                return Err(BenchError::Flag { flag, value: path.display().to_string(), what });
+            }
+        }
         if let (Some(command), None, None) = (&self.refs_program, &self.refs, &self.resume) {
             let what = "needs --refs with the names that the program serves".to_string();
             return Err(BenchError::Flag { flag: "--refs-program", value: command.clone(), what });
         }
         Ok(())
+    }
+}
+
+/// The GPUs in a list; `None`: all.
+///
+/// # Errors
+/// Not a list of numbers, or a number twice.
+pub fn ordinals(list: Option<&str>) -> Result<Option<Vec<u32>>, BenchError> {
+    let Some(list) = list else { return Ok(None) };
+    let numbers: Result<Vec<u32>, _> = list.split(',').map(|n| n.trim().parse()).collect();
+    let wrong = |what: &str| BenchError::Flag { flag: "--gpus", value: list.into(), what: what.into() };
+    let mut numbers = numbers.map_err(|_| wrong("expected numbers separated by commas, as in 0,1"))?;
+    numbers.sort_unstable();
+    match numbers.windows(2).any(|pair| pair[0] == pair[1]) {
+        true => Err(wrong("a GPU is named twice")),
+        false => Ok(Some(numbers)),
+    }
+}
+
+/// The names in a list of references.
+pub fn names(list: &str) -> Vec<String> {
+    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
+    names.map(str::to_string).collect()
+}
+
+/// Refuses names of references that there are not.
+///
+/// # Errors
+/// The name, and those that there are.
+pub fn check_references(names: Option<&[String]>) -> Result<(), BenchError> {
+    match names.into_iter().flatten().find(|name| find(name).is_none()) {
+        None => Ok(()),
+        Some(name) => {
+            let known: Vec<&str> = CATALOG.iter().map(|entry| entry.id).collect();
+            let what = format!("there is no such reference; there are {}, and `none`", known.join(", "));
+            Err(BenchError::Flag { flag: "--refs", value: name.clone(), what })
+        }
     }
 }
 

@@ -204,7 +204,8 @@ fn command_line(root: &Path) -> Vec<String> {
     args.iter().map(|word| paths::shown_word(word, root)).collect()
 }
 
-fn machine() -> Machine {
+/// This machine.
+pub fn machine() -> Machine {
     let line = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = line("/proc/cpuinfo");
     let model = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));

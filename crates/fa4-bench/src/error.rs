@@ -75,6 +75,12 @@ pub enum BenchError {
         /// Its exit code.
         code: u8,
     },
+    /// No Python, or none with the packages that are needed.
+    #[error("{what}")]
+    Python {
+        /// What is missing and what to do.
+        what: String,
+    },
     /// Publishing.
     #[error(transparent)]
     Publish(#[from] crate::publish::PublishError),
@@ -94,7 +100,7 @@ impl BenchError {
     /// The documented exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            BenchError::NoGpu(_) => exit::ENVIRONMENT,
+            BenchError::NoGpu(_) | BenchError::Python { .. } => exit::ENVIRONMENT,
             BenchError::Gate(error) => error.exit_code(),
             BenchError::Publish(error) => error.exit_code(),
             BenchError::Fitness { code, .. } | BenchError::Worker { code, .. } => *code,

@@ -2,14 +2,13 @@
 //!
 //! - [`cli`]: tasks and flags; [`bench`]: a run from flags to exit code.
 //! - [`plan`]: which rows; [`queue`]: rows to GPUs, a process each; [`worker`]: that process.
-//! - [`measure`]: one row: data, truth, judging, timing, verdict; [`verify`]: outputs against the oracle;
-//!   [`timing`]: how times are taken; [`telemetry`]: clocks and power meanwhile; [`counts`]: FLOPs and bytes.
+//! - [`measure`]: one row: data, truth, judging, timing, verdict; [`stages`]: where its wall time goes; [`verify`]: outputs
+//!   against the oracle; [`timing`]: how times are taken; [`telemetry`]: clocks and power meanwhile; [`counts`]: FLOPs and
+//!   bytes.
 //! - [`runner`]: what a machine must offer; [`gpu`]: a GPU as one, with [`artifacts`]: built kernels in a folder, and
 //!   [`refs`]: other people's kernels; [`tensors`]: bytes of buffers; [`mock`]: one for tests.
-//! - [`record`]: what a row is on disk; [`folder`]: where rows lie; [`env`]: what a run rests on; [`stats`], [`caveats`],
-//!   [`verdict`]: what the times say.
-//! - [`fitness`]: what one kernel file is worth, for a search.
-//! - [`publish`]: a folder as a commit status and a comment on a pull request.
+//! - [`record`]: what a row is on disk; [`folder`]: where rows lie; [`env`]: what a run rests on; [`paths`]: how paths are
+//!   written down; [`stats`], [`caveats`], [`verdict`]: what the times say.
 //! - [`results`]: folders joined, listed, reported, exported; [`render`] and [`plot`]: rows for people; [`rows`]: for scripts.
 
 pub mod artifacts;

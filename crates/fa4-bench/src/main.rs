@@ -34,6 +34,7 @@ fn main() -> ExitCode {
 
 fn publish(args: &PublishArgs) -> Result<u8, BenchError> {
     let token = || std::env::var(TOKEN_VARIABLE).ok();
+    let args = &args.with_origin(&worker::workspace());
     Ok(publish::publish(args, token, &Patience::default(), &mut std::io::stdout())?)
 }
 

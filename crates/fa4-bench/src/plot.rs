@@ -22,6 +22,8 @@ const ROOFS: [(&str, f64, f64); 4] =
 
 /// Size of a panel, and the space around its axes.
 const PANEL: (f64, f64) = (340.0, 240.0);
+/// Size of a panel that is alone.
+const WIDE: (f64, f64) = (640.0, 300.0);
 const LEFT: f64 = 48.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 28.0;
@@ -106,15 +108,15 @@ fn dot(at: (f64, f64), colour: &str, title: &str) -> Circle {
     Circle::new().set("cx", at.0).set("cy", at.1).set("r", 2.6).set("fill", colour).add(title)
 }
 
-/// A panel's frame with its numbers at (x, y), and its axes.
+/// The frame with its numbers of a panel of `size` at (x, y), and its axes.
 fn frame(
     doc: Document,
-    (x, y): (f64, f64),
+    ((x, y), size): ((f64, f64), (f64, f64)),
     title: &str,
     across: (f64, f64, bool),
     up: (f64, f64, bool),
 ) -> (Document, Axis, Axis) {
-    let (x0, x1, y0, y1) = (x + LEFT, x + PANEL.0 - RIGHT, y + PANEL.1 - BOTTOM, y + TOP);
+    let (x0, x1, y0, y1) = (x + LEFT, x + size.0 - RIGHT, y + size.1 - BOTTOM, y + TOP);
     let horizontal = Axis { from: across.0, to: across.1, log: across.2, pixels: (x0, x1) };
     let vertical = Axis { from: up.0, to: up.1, log: up.2, pixels: (y0, y1) };
     let mut doc = doc.add(text((x0 + x1) / 2.0, y + 16.0, 12.0, "middle", title));
@@ -141,9 +143,7 @@ fn frame(
     (doc.add(line((x0, y0), (x1, y0), INK, 1.0)), horizontal, vertical)
 }
 
-fn canvas(columns: usize, panels: usize, legend: f64) -> Document {
-    let rows = panels.div_ceil(columns);
-    let (width, height) = (columns as f64 * PANEL.0, rows as f64 * PANEL.1 + legend);
+fn canvas(width: f64, height: f64) -> Document {
     Document::new()
         .set("viewBox", (0.0, 0.0, width, height))
         .set("width", width)
@@ -181,7 +181,8 @@ fn rates(rows: &[&RunRow], ids: &[&str]) -> String {
     }
     let columns = groups.len().min(3);
     let names: Vec<&str> = std::iter::once("ours").chain(ids.iter().copied()).collect();
-    let mut doc = canvas(columns, groups.len(), 26.0);
+    let lines = groups.len().div_ceil(columns) as f64;
+    let mut doc = canvas(columns as f64 * PANEL.0, lines * PANEL.1 + 26.0);
     for (at, (name, rows)) in groups.iter().enumerate() {
         let memory = rows.iter().all(|row| is_memory_bound(row));
         let rate = |row: &RunRow, us: f64| {
@@ -205,8 +206,13 @@ fn rates(rows: &[&RunRow], ids: &[&str]) -> String {
         let most = series.iter().flatten().map(|p| p.1).fold(1.0, f64::max);
         let place = ((at % columns) as f64 * PANEL.0, (at / columns) as f64 * PANEL.1);
         let unit = if memory { "GB/s" } else { "TFLOP/s" };
-        let (framed, x, y) =
-            frame(doc, place, &format!("{name}, {unit}"), lengths(rows.iter()), (0.0, most * 1.08, false));
+        let (framed, x, y) = frame(
+            doc,
+            (place, PANEL),
+            &format!("{name}, {unit}"),
+            lengths(rows.iter()),
+            (0.0, most * 1.08, false),
+        );
         doc = framed;
         for (which, points) in series.iter().enumerate().rev() {
             let colour = COLOURS[which % COLOURS.len()];
@@ -228,8 +234,7 @@ fn rates(rows: &[&RunRow], ids: &[&str]) -> String {
             }
         }
     }
-    let bottom = groups.len().div_ceil(columns) as f64 * PANEL.1 + 16.0;
-    legend(doc, &names, bottom).to_string()
+    legend(doc, &names, lines * PANEL.1 + 16.0).to_string()
 }
 
 fn ratios(rows: &[&RunRow]) -> String {
@@ -247,22 +252,34 @@ fn ratios(rows: &[&RunRow]) -> String {
     let most = points.iter().map(|p| p.2).fold(1.05, f64::max);
     let title = "fastest right reference's time over ours (above 1: ahead), by seqlen_k";
     let (mut doc, x, y) = frame(
-        canvas(1, 1, 18.0 * names.len() as f64 + 10.0),
-        (0.0, 0.0),
+        canvas(WIDE.0, WIDE.1 + 18.0 * names.len().div_ceil(2) as f64 + 10.0),
+        ((0.0, 0.0), WIDE),
         title,
         lengths(rows.iter()),
         (least * 0.98, most * 1.02, false),
     );
     doc = doc.add(line((x.pixels.0, y.at(1.0)), (x.pixels.1, y.at(1.0)), INK, 1.5));
+    for (at, name) in names.iter().enumerate() {
+        // Through the mean of the group at each length.
+        let mut by_length: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        let own = points.iter().filter(|p| p.0 == *name);
+        own.for_each(|p| by_length.entry(p.1 as u64).or_default().push(p.2));
+        let path = by_length.iter().map(|(px, all)| (x.at(*px as f64), y.at(geomean(all))));
+        let path: Vec<String> = path.map(|(px, py)| format!("{px:.1},{py:.1}")).collect();
+        let colour = COLOURS[at % COLOURS.len()];
+        let curve = Polyline::new().set("points", path.join(" ")).set("fill", "none").set("stroke", colour);
+        doc = doc.add(curve.set("stroke-width", 1.2));
+    }
     for (name, px, py, case) in &points {
         let which = names.iter().position(|n| n == name).unwrap_or_default();
         doc =
             doc.add(dot((x.at(*px), y.at(*py)), COLOURS[which % COLOURS.len()], &format!("{case}: {py:.3}")));
     }
     for (at, name) in names.iter().enumerate() {
-        let below = PANEL.1 + 14.0 + 18.0 * at as f64;
-        doc = doc.add(dot((LEFT, below - 3.0), COLOURS[at % COLOURS.len()], name)).add(text(
-            LEFT + 8.0,
+        let below = WIDE.1 + 14.0 + 18.0 * (at / 2) as f64;
+        let left = LEFT + (at % 2) as f64 * WIDE.0 / 2.0;
+        doc = doc.add(dot((left, below - 3.0), COLOURS[at % COLOURS.len()], name)).add(text(
+            left + 8.0,
             below,
             10.0,
             "start",
@@ -282,8 +299,10 @@ fn roofline(rows: &[&RunRow]) -> String {
             Some((counts.intensity().max(0.1), counts.tflops(us).max(1e-3), row.case.as_str()))
         })
         .collect();
-    let (mut left, mut right) = (1.0f64, 1000.0f64);
-    let (mut low, mut high) = (1.0f64, roof.map_or(10.0, |r| r.1 * 1.3));
+    // Room around the points, and the ridge of the roof in view.
+    let ridge = roof.map_or(100.0, |r| r.1 / r.2);
+    let (mut left, mut right) = (ridge / 4.0, ridge * 4.0);
+    let (mut low, mut high) = (100.0f64, roof.map_or(10.0, |r| r.1 * 1.3));
     for (x, y, _) in &points {
         (left, right) = (left.min(x / 1.5), right.max(x * 1.5));
         (low, high) = (low.min(y / 1.5), high.max(y * 1.5));
@@ -294,10 +313,14 @@ fn roofline(rows: &[&RunRow]) -> String {
         }
         None => format!("TFLOP/s by FLOPs per byte; {gpu}: no data sheet known"),
     };
-    let (mut doc, x, y) =
-        frame(canvas(1, 1, 6.0), (0.0, 0.0), &title, (left, right, true), (low, high, true));
+    let (mut doc, x, y) = frame(
+        canvas(WIDE.0, WIDE.1 + 6.0),
+        ((0.0, 0.0), WIDE),
+        &title,
+        (left, right, true),
+        (low, high, true),
+    );
     if let Some((_, tflops, tbps)) = roof {
-        let ridge = tflops / tbps;
         let start = left.max(low / tbps);
         let roof: Vec<String> = [(start, start * tbps), (ridge, *tflops), (right.max(ridge), *tflops)]
             .iter()

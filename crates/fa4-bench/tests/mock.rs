@@ -310,6 +310,21 @@ fn bad_input_is_answered_with_what_is_allowed() {
     assert!(said(&mut scratch.bench("a", FIELD)).contains("holds a run already"));
     assert!(said(fa4_bench().arg("bench").arg("--resume").arg(scratch.path("none"))).contains("none"));
     assert!(said(fa4_bench().args(["results", "merge", "nowhere", "--out", "x"])).contains("nowhere"));
+    // With a GPU or without one: what is wrong with the flags is said first.
+    for (flags, says) in [
+        (["--refs", "fa3,nope"], "there are torch-cudnn"),
+        (["--gpus", "zz"], "numbers separated by commas"),
+        (["--filter", "("], "regular expression"),
+        (["--shard", "9/2"], "1 ≤ K ≤ N"),
+        (["--artifacts", "nowhere"], "no such folder"),
+    ] {
+        assert!(said(fa4_bench().arg("bench").args(flags)).contains(says), "{flags:?}");
+    }
+    for (task, says) in [("bench", "4 interrupted"), ("fitness", "worth nothing"), ("publish", "3 no token")]
+    {
+        let help = text(&run(fa4_bench().args([task, "--help"]), 0));
+        assert!(help.contains("Exit codes:") && help.contains(says), "{task}: {help}");
+    }
 }
 
 #[test]
@@ -365,7 +380,7 @@ fn exports_keep_the_other_formats_rules() {
     export.args(["results", "export", "--format", "flashinfer"]).arg(scratch.path("out"));
     let output = run(export.arg("--out").arg(scratch.path("export")), 0);
     assert!(text(&output).contains("2 definitions, 5 workloads, 2 solutions, 4 traces"), "{}", text(&output));
-    let mut statuses = Vec::new();
+    let (mut statuses, mut solutions) = (Vec::new(), std::collections::BTreeSet::new());
     for name in ["gqa_dense_full_h2_kv1_d16", "gqa_dense_causal_h2_kv1_d16"] {
         let read = |path: String| std::fs::read_to_string(scratch.path("export").join(path)).unwrap();
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
@@ -373,6 +388,8 @@ fn exports_keep_the_other_formats_rules() {
         for trace in read(format!("traces/gqa_dense/{name}.jsonl")).lines().map(json) {
             let solution = trace["solution"].as_str().unwrap();
             let solution = json(&read(format!("solutions/gqa_dense/{name}/{solution}.json")));
+            // One name below two definitions, and the package refuses the whole data set.
+            solutions.insert(solution["name"].as_str().unwrap().to_string());
             let entry = solution["spec"]["entry_point"].as_str().unwrap().split_once("::").unwrap().0;
             assert!(solution["sources"].as_array().unwrap().iter().any(|file| file["path"] == entry));
             let evaluation = &trace["evaluation"];
@@ -386,6 +403,7 @@ fn exports_keep_the_other_formats_rules() {
             statuses.push(status);
         }
     }
+    assert_eq!(solutions.len(), 2, "{solutions:?}");
     statuses.sort();
     assert_eq!(statuses, ["INCORRECT_NUMERICAL", "PASSED", "PASSED", "RUNTIME_ERROR"]);
 }

@@ -46,6 +46,113 @@ fn list(yaml: &Yaml) -> Vec<&str> {
     }
 }
 
+/// What a workflow, a job, a step may have. GitHub refuses a file with any other key, and runs nothing.
+const KEYS: [(&str, &[&str]); 3] = [
+    ("the workflow", &["name", "on", "permissions", "concurrency", "jobs"]),
+    ("the job", &["if", "needs", "runs-on", "timeout-minutes", "permissions", "strategy", "steps"]),
+    ("a step", &["if", "uses", "with", "run", "env"]),
+];
+/// What each of [`ACTIONS`] may be given.
+const WITH: [&[&str]; 3] = [&[], &["name", "path", "if-no-files-found"], &["name", "pattern", "path"]];
+/// Events, and the words of `types`.
+const EVENTS: [&str; 3] = ["push", "pull_request", "workflow_dispatch"];
+const TYPES: [&str; 2] = ["labeled", "synchronize"];
+/// Functions of expressions.
+const FUNCTIONS: [&str; 3] = ["contains", "cancelled", "always"];
+
+/// Keys of `yaml` that [`KEYS`] does not know.
+fn odd_keys(of: usize, yaml: &Yaml, found: &mut Vec<String>) {
+    let (what, known) = KEYS[of];
+    let keys = yaml.as_hash().into_iter().flat_map(|hash| hash.keys()).map(text);
+    found.extend(keys.filter(|key| !known.contains(key)).map(|key| format!("{what} has an odd key `{key}`")));
+}
+
+/// Every string in `yaml`.
+fn strings<'a>(yaml: &'a Yaml, into: &mut Vec<&'a str>) {
+    match yaml {
+        Yaml::String(one) => into.push(one),
+        Yaml::Array(items) => items.iter().for_each(|item| strings(item, into)),
+        Yaml::Hash(hash) => hash.values().for_each(|value| strings(value, into)),
+        _ => {}
+    }
+}
+
+/// What is wrong with the expressions of a job: brackets, contexts, names of jobs, of matrix axes and of functions.
+fn expression_problems(job: &Yaml, found: &mut Vec<String>) {
+    let mut all = Vec::new();
+    strings(job, &mut all);
+    let mut expressions = vec![text(&job["if"])];
+    expressions.extend(job["steps"].as_vec().into_iter().flatten().map(|step| text(&step["if"])));
+    for string in all {
+        let mut parts = string.split("${{");
+        if parts.next().is_some_and(|before| before.contains("}}")) {
+            found.push(format!("`}}}}` without a beginning: {string}"));
+        }
+        for part in parts {
+            match part.split_once("}}") {
+                Some((expression, rest)) if !rest.contains("}}") => expressions.push(expression),
+                _ => found.push(format!("`${{{{` without its end: {string}")),
+            }
+        }
+    }
+    let needs = list(&job["needs"]);
+    for expression in expressions.into_iter().map(|e| e.trim_start_matches("${{").trim_end_matches("}}")) {
+        let quotes = expression.matches('\'').count();
+        let depth = expression.matches('(').count() as i64 - expression.matches(')').count() as i64;
+        if quotes % 2 != 0 || depth != 0 {
+            found.push(format!("quotes or brackets do not match: {expression}"));
+        }
+        let plain: String = expression.split('\'').step_by(2).collect();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || "._-*".contains(c);
+        for (at, word) in plain.match_indices(|c: char| c.is_ascii_alphabetic()).filter_map(|(at, _)| {
+            let begins = !plain[..at].ends_with(is_word);
+            let word = plain[at..].split(|c: char| !is_word(c)).next().unwrap_or_default();
+            begins.then_some((at, word))
+        }) {
+            let is_call = plain[at + word.len()..].starts_with('(');
+            let fine = match word.split('.').collect::<Vec<_>>()[..] {
+                [function] => is_call && FUNCTIONS.contains(&function),
+                ["github", ..] => !is_call,
+                ["needs", job, "result"] => needs.contains(&job),
+                ["matrix", axis] => !job["strategy"]["matrix"][axis].is_badvalue(),
+                _ => false,
+            };
+            if !fine {
+                found.push(format!("`{word}` means nothing here: {}", expression.trim()));
+            }
+        }
+    }
+}
+
+/// Files that a job takes must be those that a job before it leaves.
+fn artifact_problems(job: &Yaml, jobs: &[(&str, &Yaml)], found: &mut Vec<String>) {
+    let steps = |job: &'_ Yaml, action: &str| -> Vec<Yaml> {
+        let all = job["steps"].as_vec().into_iter().flatten();
+        all.filter(|step| text(&step["uses"]) == action).cloned().collect()
+    };
+    let mut before: Vec<&str> = list(&job["needs"]);
+    for at in 0..jobs.len() {
+        let more: Vec<&str> = before.get(at).map_or(Vec::new(), |name| {
+            jobs.iter().filter(|(other, _)| other == name).flat_map(|(_, job)| list(&job["needs"])).collect()
+        });
+        before.extend(more);
+    }
+    let left: Vec<String> = jobs
+        .iter()
+        .filter(|(name, _)| before.contains(name))
+        .flat_map(|(_, job)| steps(job, ACTIONS[1]))
+        .map(|step| text(&step["with"]["name"]).to_string())
+        .collect();
+    for step in steps(job, ACTIONS[2]) {
+        let with = &step["with"];
+        let (name, pattern) = (text(&with["name"]), text(&with["pattern"]).trim_end_matches('*'));
+        let is_there = |left: &String| left == name || !pattern.is_empty() && left.starts_with(pattern);
+        if !left.iter().any(is_there) {
+            found.push(format!("takes `{name}{pattern}`, which no job before it leaves"));
+        }
+    }
+}
+
 /// Everything that is wrong with a workflow.
 fn problems(source: &str) -> Vec<String> {
     let documents = match YamlLoader::load_from_str(source) {
@@ -61,11 +168,26 @@ fn problems(source: &str) -> Vec<String> {
     if !top.is_some_and(|p| p.len() == 1 && text(&workflow["permissions"]["contents"]) == "read") {
         found.push("permissions at the top must be `contents: read`".into());
     }
+    odd_keys(0, workflow, &mut found);
+    for (event, about) in workflow["on"].as_hash().into_iter().flatten() {
+        let types = list(&about["types"]);
+        if !EVENTS.contains(&text(event)) || types.iter().any(|word| !TYPES.contains(word)) {
+            found.push(format!("an odd event: {} {types:?}", text(event)));
+        }
+    }
     let Some(jobs) = workflow["jobs"].as_hash() else { return vec!["no jobs".into()] };
     let names: BTreeSet<&str> = jobs.keys().map(text).collect();
-    for (name, job) in jobs {
+    let in_order: Vec<(&str, &Yaml)> = jobs.iter().map(|(name, job)| (text(name), job)).collect();
+    for (at, (name, job)) in jobs.iter().enumerate() {
         let before = found.len();
         job_problems(job, &names, &mut found);
+        expression_problems(job, &mut found);
+        artifact_problems(job, &in_order, &mut found);
+        // What is in order goes round in no circle.
+        let above: Vec<&str> = in_order[..at].iter().map(|(name, _)| *name).collect();
+        if list(&job["needs"]).iter().any(|needed| names.contains(needed) && !above.contains(needed)) {
+            found.push("needs a job that stands below it".into());
+        }
         if list(&job["runs-on"]).contains(&"self-hosted") {
             let needs = list(&job["needs"]);
             let needed =
@@ -94,7 +216,15 @@ fn job_problems(job: &Yaml, names: &BTreeSet<&str>, found: &mut Vec<String>) {
     for needed in list(&job["needs"]).into_iter().filter(|needed| !names.contains(needed)) {
         found.push(format!("needs `{needed}`, which is no job"));
     }
+    odd_keys(1, job, found);
     let steps: Vec<&Yaml> = job["steps"].as_vec().into_iter().flatten().collect();
+    for step in &steps {
+        odd_keys(2, step, found);
+        let action = ACTIONS.iter().position(|action| *action == text(&step["uses"]));
+        let with = step["with"].as_hash().into_iter().flat_map(|hash| hash.keys()).map(text);
+        let known = |key: &str| action.is_some_and(|at| WITH[at].contains(&key));
+        found.extend(with.filter(|key| !known(key)).map(|key| format!("an action is given an odd `{key}`")));
+    }
     let actions: Vec<&str> =
         steps.iter().map(|step| text(&step["uses"])).filter(|uses| !uses.is_empty()).collect();
     if let Some(other) = actions.iter().find(|action| !ACTIONS.contains(action)) {
@@ -245,6 +375,27 @@ fn broken_workflows_are_found() {
         ("      - if: always()\n", "      - if: success()\n", "also when it fails"),
         ("github.event.pull_request.head.repo.full_name == github.repository", "true", "a fork could reach"),
         ("runs-on: ubuntu-latest", "runs-on: [self-hosted, linux, h200]", "may write"),
+        ("    needs: gate\n", "    needs: gate\n    run-on: x\n", "odd key `run-on`"),
+        (
+            "      - run: cargo xtask bench",
+            "      - shell: bash\n        run: cargo xtask bench",
+            "odd key `shell`",
+        ),
+        ("if-no-files-found: warn", "if-no-file-found: warn", "odd `if-no-file-found`"),
+        ("types: [labeled,", "types: [labelled,", "an odd event"),
+        ("  push:\n", "  pushed:\n", "an odd event"),
+        ("${{ github.sha }}", "${{ github.sha }", "without its end"),
+        ("GITHUB_TOKEN: ${{ github.token }}", "GITHUB_TOKEN: github.token }}", "without a beginning"),
+        ("${{ github.sha }}", "${{ matrix.shard }}", "`matrix.shard` means nothing"),
+        ("needs.bench.result", "needs.gate.result", "`needs.gate.result` means nothing"),
+        ("!cancelled()", "!canceled()", "`canceled` means nothing"),
+        ("!cancelled()", "!cancelled(", "do not match"),
+        ("needs: gate", "needs: publish-status", "stands below"),
+        (
+            "        with:\n          name: claim\n          path: out/claim\n      - run",
+            "        with:\n          name: clam\n          path: out/claim\n      - run",
+            "no job before it leaves",
+        ),
         ("        env:\n          GITHUB_TOKEN: ${{ github.token }}\n", "", "the token belongs"),
     ] {
         let found = broken(from, to);

@@ -58,7 +58,7 @@ pub enum Task {
 /// Flags of `plan`.
 #[derive(Args, Debug, Clone)]
 pub struct PlanArgs {
-    /// The kernel (fwd_sm100), or one of its entries (fwd_sm100_hd64_bf16_causal).
+    /// The kernel: fwd_sm100 or fwd_sm90, or one of its entries (fwd_sm100_hd64_bf16_causal).
     #[arg(value_name = "KERNEL")]
     pub kernel: String,
     /// The variant, as in hd128_bf16_full [default: the kernel's first].
@@ -86,13 +86,15 @@ pub struct MutateArgs {
     /// A fixed part of the mutants, a few of each class, in seconds.
     #[arg(long)]
     pub subset: bool,
-    /// Only mutants whose name matches; --list prints the names.
+    /// Only mutants whose name matches: the lines that --list prints, variant and all.
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<String>,
     /// Only variants whose name matches, such as hd64.
     #[arg(long, value_name = "REGEX")]
     pub case: Option<String>,
-    /// Take over what an earlier run of the same kernel and program has found.
+    /// Take over what an earlier run of the same kernel and program has found (target/mutate/KERNEL.jsonl, and
+    /// KERNEL.part.jsonl for --subset, --filter and --case). Without it a run starts anew and keeps the file that was
+    /// there as KERNEL.jsonl.old.
     #[arg(long)]
     pub resume: bool,
     /// Mutants at a time; one per core if not given.
@@ -101,7 +103,8 @@ pub struct MutateArgs {
     /// Seeds of the random schedule, which follow on the other schedules: A..B without B, A..=B with it.
     #[arg(long, value_name = "A..B", default_value = "1..6")]
     pub seeds: String,
-    /// Write one object per mutant as a JSON array.
+    /// Write one object per mutant as a JSON array: how it ended, and the report with its two operations, their lines
+    /// and the missing edge.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Rewrite the kernel's table in this document, where all of its mutants were run.

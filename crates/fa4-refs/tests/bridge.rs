@@ -108,6 +108,25 @@ fn a_wrong_reference_is_found_by_the_oracle() {
     }
 }
 
+/// Of long problems some rows come back, and where the rest is not finite.
+#[test]
+fn rows_alone_come_back_and_the_rest_is_looked_through() {
+    let case = case(QDist::Randn);
+    let whole = output("it", &case).unwrap();
+    let rows = [(1, 8, 3), (0, 0, 0), (1, 2, 1)];
+    let some = |persona: &str| {
+        let mut reference = BridgedReference::new("it", &bridge(&[persona], Duration::from_secs(20)));
+        let mut prepared = reference.prepare(&case.problem, &files(&case)).unwrap();
+        reference.output(&mut prepared, Some(&rows)).unwrap()
+    };
+    let right = some("it");
+    let wanted: Vec<u16> =
+        rows.iter().flat_map(|(b, s, h)| whole.o[((b * 9 + s) * 4 + h) * 16..][..16].to_vec()).collect();
+    assert_eq!((right.o, right.not_finite, right.lse), (wanted, None, whole.lse));
+    // The last quarter is not written: from row 54 of 72 on.
+    assert_eq!(some("it:unwritten").not_finite, Some(54 * 16));
+}
+
 #[test]
 fn bases_of_the_lse_are_made_one() {
     let case = case(QDist::Randn);
@@ -218,7 +237,7 @@ fn nonsense_is_a_protocol_error() {
 fn versions_of_the_protocol_must_agree() {
     let error = time_error("version");
     assert_eq!(error.status(), Status::Protocol);
-    assert!(error.to_string().contains("speaks protocol 99, this build speaks 1"), "{error}");
+    assert!(error.to_string().contains("speaks protocol 99, this build speaks 2"), "{error}");
 }
 
 #[test]

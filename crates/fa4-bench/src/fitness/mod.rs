@@ -23,6 +23,7 @@ use fa4_kernels::manifest::{Dtype, Mask, Row};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::cli::{check_references, names, ordinals};
 use crate::error::BenchError;
 use crate::folder;
 use crate::gpu;
@@ -178,6 +179,9 @@ fn assess(args: &FitnessArgs) -> Result<Fitness, BenchError> {
             return Err(BenchError::Flag { flag, value: value.to_string(), what });
         }
     }
+    check_references(args.refs.as_deref().map(names).as_deref().filter(|_| args.mock.is_none()))?;
+    ordinals(args.gpus.as_deref())?;
+    fa4_gate::cli::filter(args.filter.as_deref())?;
     let file = readable(&args.file)?;
     let parent = args.parent.as_deref().map(readable).transpose()?;
     let with_gpu = args.mock.is_some() || gpu::machines().is_ok();

@@ -41,20 +41,20 @@ impl Request {
         if let Some(url) = &args.target_url {
             body["target_url"] = json!(url);
         }
-        let path = format!("/repos/{}/statuses/{sha}", args.repo);
+        let path = format!("/repos/{}/statuses/{sha}", args.repo());
         Request { what: "setting the commit's status", method: Method::POST, path, body }
     }
 
     /// Posts a comment.
     pub fn comment(args: &PublishArgs, pr: u64, message: &Message) -> Self {
-        let path = format!("/repos/{}/issues/{pr}/comments", args.repo);
+        let path = format!("/repos/{}/issues/{pr}/comments", args.repo());
         let body = json!({ "body": message.comment });
         Request { what: "posting the comment", method: Method::POST, path, body }
     }
 
     /// Replaces an earlier comment by this one.
     fn edit(&self, args: &PublishArgs, id: u64) -> Self {
-        let path = format!("/repos/{}/issues/comments/{id}", args.repo);
+        let path = format!("/repos/{}/issues/comments/{id}", args.repo());
         Request { what: "editing the comment", method: Method::PATCH, path, body: self.body.clone() }
     }
 }
@@ -142,7 +142,7 @@ impl GitHub {
         let what = "looking for our earlier comment";
         let marker = marker(&args.context);
         for page in 1..=MOST_PAGES {
-            let path = format!("/repos/{}/issues/{pr}/comments?per_page={PAGE}&page={page}", args.repo);
+            let path = format!("/repos/{}/issues/{pr}/comments?per_page={PAGE}&page={page}", args.repo());
             let answer = self.http.send(what, &Method::GET, &path, None, Repeat::Always)?;
             let Some(comments) = answer.as_array() else {
                 return Err(PublishError::Nonsense {

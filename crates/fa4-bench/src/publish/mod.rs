@@ -10,7 +10,8 @@ pub mod message;
 pub mod secret;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::Args;
 use fa4_gate::error::exit;
@@ -30,9 +31,9 @@ pub const TOKEN_VARIABLE: &str = "GITHUB_TOKEN";
 pub struct PublishArgs {
     /// The result folder.
     pub folder: PathBuf,
-    /// Where to publish.
+    /// Where to publish; default: what git's remote `origin` of the checkout names.
     #[arg(long, value_name = "OWNER/NAME")]
-    pub repo: String,
+    pub repo: Option<String>,
     /// The commit that was measured; default: the folder's own.
     #[arg(long, value_name = "SHA")]
     pub sha: Option<String>,
@@ -56,7 +57,24 @@ pub struct PublishArgs {
     pub dry_run: bool,
 }
 
+/// Stands for the repository in a dry run where nothing names one.
+const SOME_REPO: &str = "OWNER/NAME";
+
 impl PublishArgs {
+    /// OWNER/NAME.
+    fn repo(&self) -> &str {
+        self.repo.as_deref().unwrap_or(SOME_REPO)
+    }
+
+    /// The flags with git's repository where none is named. Fallible reading: a folder without git is no error here.
+    pub fn with_origin(&self, root: &Path) -> PublishArgs {
+        let ask = || {
+            let git = Command::new("git").arg("-C").arg(root).args(["remote", "get-url", "origin"]).output();
+            repo_of(&String::from_utf8(git.ok()?.stdout).ok()?)
+        };
+        PublishArgs { repo: self.repo.clone().or_else(ask), ..self.clone() }
+    }
+
     /// Flags that clap cannot judge.
     fn check(&self) -> Result<(), PublishError> {
         let flag = |flag, value: &str, what| PublishError::Flag { flag, value: value.into(), what };
@@ -65,8 +83,15 @@ impl PublishArgs {
                 && s.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
                 && !matches!(s, "." | "..")
         };
-        if !self.repo.split_once('/').is_some_and(|(owner, name)| is_name(owner) && is_name(name)) {
-            return Err(flag("--repo", &self.repo, "expected OWNER/NAME"));
+        let is_repo =
+            |repo: &str| repo.split_once('/').is_some_and(|(owner, name)| is_name(owner) && is_name(name));
+        match self.repo.as_deref() {
+            Some(repo) if !is_repo(repo) => return Err(flag("--repo", repo, "expected OWNER/NAME")),
+            None if !self.dry_run => {
+                let what = "git's remote `origin` names no repository on a server; give OWNER/NAME";
+                return Err(flag("--repo", "", what));
+            }
+            _ => {}
         }
         if let Some(sha) = self.sha.as_deref().filter(|sha| !is_sha(sha)) {
             return Err(flag("--sha", sha, "expected the 40 hex digits of a commit"));
@@ -81,6 +106,18 @@ impl PublishArgs {
         }
         Ok(())
     }
+}
+
+/// OWNER/NAME of a remote's address; whatever stands before it, a token perhaps, is left out. None of a local folder.
+fn repo_of(url: &str) -> Option<String> {
+    let url = url.trim().trim_end_matches('/').trim_end_matches(".git");
+    let path = match url.split_once("://") {
+        Some((scheme, rest)) if scheme != "file" => rest.split_once('/')?.1,
+        Some(_) => return None,
+        None => url.split_once(':')?.1,
+    };
+    let (owner, name) = path.trim_start_matches('/').split_once('/')?;
+    (!name.contains('/')).then(|| format!("{owner}/{name}"))
 }
 
 fn is_sha(text: &str) -> bool {

@@ -156,7 +156,7 @@ fn results() -> tempfile::TempDir {
 fn args(dir: &tempfile::TempDir, api: &str) -> PublishArgs {
     PublishArgs {
         folder: dir.path().join("run"),
-        repo: "owner/name".into(),
+        repo: Some("owner/name".into()),
         sha: Some(SHA.into()),
         pr: Some(7),
         context: "h200 claim".into(),
@@ -399,6 +399,32 @@ fn a_dry_run_sends_nothing_and_needs_nothing() {
     assert!(server.seen().is_empty());
 }
 
+/// A dry run needs no repository; posting does, and takes git's.
+#[test]
+fn the_repository_may_come_from_git() {
+    for (url, repo) in [
+        ("https://github.com/owner/name.git\n", Some("owner/name")),
+        ("https://x-access-token:secret@github.com/owner/name", Some("owner/name")),
+        ("git@github.com:owner/name.git", Some("owner/name")),
+        ("ssh://git@github.com:22/owner/name/", Some("owner/name")),
+        ("/srv/git/owner/name.git", None),
+        ("file:///srv/owner/name", None),
+        ("https://example.org/a/b/c", None),
+        ("", None),
+    ] {
+        assert_eq!(super::repo_of(url).as_deref(), repo, "{url}");
+    }
+    let dir = results();
+    let nameless = PublishArgs { repo: None, ..args(&dir, concat!("https", "://api.github.com")) };
+    let mut out = Vec::new();
+    let dry = PublishArgs { dry_run: true, ..nameless.clone() };
+    assert_eq!(publish(&dry, || None, &patience(), &mut out).unwrap(), 0);
+    assert!(String::from_utf8(out).unwrap().contains("POST /repos/OWNER/NAME/statuses/"));
+    let error = run_with(&nameless).unwrap_err();
+    assert!(error.to_string().contains("--repo") && error.exit_code() == 2, "{error}");
+    assert_eq!(nameless.with_origin(dir.path()).repo, None);
+}
+
 #[test]
 fn bad_input_is_refused_before_anything_is_sent() {
     let server = Server::start(|request, _| well_behaved(request, &json!([])));
@@ -410,7 +436,7 @@ fn bad_input_is_refused_before_anything_is_sent() {
         assert_eq!(error.exit_code(), 2, "{error}");
     };
     for repo in ["name", "owner/", "owner/name/x", "../x", "owner/.."] {
-        refused(PublishArgs { repo: repo.into(), ..good.clone() }, "expected OWNER/NAME");
+        refused(PublishArgs { repo: Some(repo.into()), ..good.clone() }, "expected OWNER/NAME");
     }
     refused(PublishArgs { sha: Some("HEAD".into()), ..good.clone() }, "40 hex digits");
     refused(PublishArgs { context: "a -->".into(), ..good.clone() }, "without `--`");

@@ -44,7 +44,7 @@ pub fn flashinfer(folder: &Path, out: &Path) -> Result<String, BenchError> {
         let empty = json!({ "definition": name, "workload": workload, "solution": null, "evaluation": null });
         let _ = writeln!(workloads, "{empty}");
         let (Some(kernel), Some(evaluation)) = (&row.kernel, evaluation(row, &env)) else { continue };
-        let solution = solution_name(kernel, row, &env);
+        let solution = solution_name(&name, kernel, row, &env);
         solutions
             .entry((name.clone(), solution.clone()))
             .or_insert_with(|| self::solution(&solution, &name, kernel, &env));
@@ -208,10 +208,11 @@ fn uuid(case: &str) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-fn solution_name(kernel: &str, row: &RunRow, env: &Env) -> String {
+/// Unique over all definitions, as that project asks: one kernel solves several.
+fn solution_name(definition: &str, kernel: &str, row: &RunRow, env: &Env) -> String {
     let who = env.settings.candidate.as_ref().map_or("fa4", |(_, name)| name.as_str());
     let artifact = row.artifact.as_deref().unwrap_or("unknown");
-    format!("{who}_{kernel}_{artifact}")
+    format!("{who}_{kernel}_{artifact}_on_{definition}")
 }
 
 fn solution(name: &str, definition: &str, kernel: &str, env: &Env) -> Value {

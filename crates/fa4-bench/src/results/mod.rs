@@ -1,9 +1,11 @@
 //! Result folders: joined, listed, reported, exported.
 
 pub mod export;
+pub mod gate;
 pub mod index;
 pub mod merge;
 pub mod report;
+pub mod validate;
 
 use std::path::{Path, PathBuf};
 
@@ -36,6 +38,15 @@ pub fn run(task: &ResultsTask) -> Result<u8, BenchError> {
             println!("{count} result folders in {}", results.join(index::FILE).display());
             Ok(exit::OK)
         }
+        ResultsTask::Gate { out, flags } => gate::judge(flags, out),
+        ResultsTask::Report { folder: Some(folder), into } if folder.join(gate::RUN).is_file() => {
+            gate::write(folder)?;
+            if let Some(file) = into {
+                gate::into(folder, file)?;
+                println!("{} has the table of {}", file.display(), folder.display());
+            }
+            Ok(exit::OK)
+        }
         ResultsTask::Report { folder, into } => {
             match folder {
                 Some(folder) => report::write(folder)?,
@@ -56,6 +67,7 @@ pub fn run(task: &ResultsTask) -> Result<u8, BenchError> {
             }
             Ok(exit::OK)
         }
+        ResultsTask::Validate { folders, python } => validate::validate(folders, python),
         ResultsTask::Export { folder, format: ExportFormat::Flashinfer, out } => {
             let counts = export::flashinfer(folder, out)?;
             println!("{counts} in {}", out.display());

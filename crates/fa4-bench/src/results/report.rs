@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::env::Env;
 use crate::error::BenchError;
 use crate::folder::{self, write_atomically};
-use crate::record::{Counts, Figure, RunRow, Status};
+use crate::record::{Counts, Entry, Figure, RunRow, Status};
 use crate::render::{FLOP_RULE, is_memory_bound, reference_ids, summary, us_of};
 use crate::runner::Effort;
 use crate::stats::geomean;
@@ -42,14 +42,6 @@ pub fn write(folder: &Path) -> Result<(), BenchError> {
 /// A file without the markers.
 pub fn into(folder: &Path, file: &Path) -> Result<(), BenchError> {
     let (env, rows) = (folder::env(folder)?, folder::rows(folder)?);
-    let text = std::fs::read_to_string(file).map_err(BenchError::file(file))?;
-    let parts =
-        text.split_once(MARKERS.0).and_then(|(head, rest)| Some((head, rest.split_once(MARKERS.1)?.1)));
-    let Some((head, tail)) = parts else {
-        let what =
-            format!("has no lines `{}` and `{}` to put the table between", MARKERS.0.trim(), MARKERS.1);
-        return Err(BenchError::folder(file, what));
-    };
     let name = folder.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     let filter = env.settings.filter.as_ref().map_or_else(String::new, |f| format!(" --filter '{f}'"));
     let intro = format!(
@@ -61,8 +53,23 @@ pub fn into(folder: &Path, file: &Path) -> Result<(), BenchError> {
         rows.len(),
         env.commit.chars().take(9).collect::<String>(),
     );
-    let new = format!("{head}{}{intro}{}{}{tail}", MARKERS.0, groups_md(&rows), MARKERS.1);
-    write_atomically(file, new.as_bytes())
+    between(MARKERS, file, &format!("{intro}{}", groups_md(&rows)))
+}
+
+/// Puts `new` between two markers of `file`.
+///
+/// # Errors
+/// A file without the markers.
+pub fn between(markers: (&str, &str), file: &Path, new: &str) -> Result<(), BenchError> {
+    let text = std::fs::read_to_string(file).map_err(BenchError::file(file))?;
+    let parts =
+        text.split_once(markers.0).and_then(|(head, rest)| Some((head, rest.split_once(markers.1)?.1)));
+    let Some((head, tail)) = parts else {
+        let what =
+            format!("has no lines `{}` and `{}` to put the table between", markers.0.trim(), markers.1);
+        return Err(BenchError::folder(file, what));
+    };
+    write_atomically(file, format!("{head}{}{new}{}{tail}", markers.0, markers.1).as_bytes())
 }
 
 fn readme(env: &Env, rows: &[RunRow], planned: usize, plots: &[&str]) -> String {
@@ -341,23 +348,15 @@ fn summary_md(rows: &[RunRow]) -> String {
             verdict.why
         );
     }
-    let failed = rows.iter().flat_map(|row| {
-        let own = row.status.is_wrong().then_some((
-            row.status,
-            row.reason.as_deref().unwrap_or(""),
-            row.case.as_str(),
-        ));
-        let others = row.references.iter().chain(&row.others).filter(|e| e.status.is_wrong());
-        own.into_iter()
-            .chain(others.map(|e| (e.status, e.reason.as_deref().unwrap_or(""), row.case.as_str())))
-    });
-    let failed = by_reason(failed);
-    if !failed.is_empty() {
-        text.push_str("\n## Wrong, hung or broken, ours and others\n\n");
+    let own = rows.iter().filter(|row| row.status.is_wrong());
+    let own = by_reason(own.map(|r| (r.status, r.reason.as_deref().unwrap_or(""), r.case.as_str())));
+    if !own.is_empty() {
+        text.push_str("\n## Ours: wrong, hung or broken\n\n");
     }
-    for (reason, cases) in failed {
+    for (reason, cases) in own {
         let _ = writeln!(text, "- {reason}: {} rows ({})", cases.len(), abridged(&cases));
     }
+    text.push_str(&references_md(rows));
     let mut routes: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for entry in rows.iter().flat_map(|row| &row.references) {
         if let Some(route) = &entry.route {
@@ -368,7 +367,7 @@ fn summary_md(rows: &[RunRow]) -> String {
         text.push_str("\n## What the references ran\n\n");
     }
     for ((id, route), count) in routes {
-        let _ = writeln!(text, "- {id}, {count} rows: {route}");
+        let _ = writeln!(text, "- {id}, {count} rows: {}", shortened(route));
     }
     let mut advice: BTreeMap<&str, (usize, String)> = BTreeMap::new();
     for caveat in rows.iter().flat_map(|row| &row.caveats) {
@@ -382,6 +381,61 @@ fn summary_md(rows: &[RunRow]) -> String {
         let _ = writeln!(text, "- {count} rows, such as \"{example}\": {advice}");
     }
     text
+}
+
+/// How the references did, and, one by one, who was wrong where: the first thing to know before a ratio is believed.
+fn references_md(rows: &[RunRow]) -> String {
+    let ids = reference_ids(rows);
+    if ids.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "\n## References\n\n| | right | wrong | hung or broken | not served or not here | the fastest right one |\n\
+         |---|---|---|---|---|---|\n",
+    );
+    let entries = |id: &str| -> Vec<(&RunRow, &Entry)> {
+        let all = rows.iter().flat_map(|row| row.references.iter().map(move |entry| (row, entry)));
+        all.filter(|(_, entry)| entry.id == id).collect()
+    };
+    for id in &ids {
+        let entries = entries(id);
+        let count = |of: &[Status]| entries.iter().filter(|(_, e)| of.contains(&e.status)).count();
+        let best =
+            rows.iter().filter(|r| r.verdict.as_ref().is_some_and(|v| v.against.as_deref() == Some(id)));
+        let wrong = match count(&[Status::Fail]) {
+            0 => "0".to_string(),
+            wrong => format!("**{wrong}**"),
+        };
+        let _ = writeln!(
+            text,
+            "| {id} | {} | {wrong} | {} | {} | in {} rows |",
+            count(&[Status::Pass]),
+            count(&[Status::Fault, Status::Timeout, Status::Error]),
+            count(&[Status::Unsupported]),
+            best.count()
+        );
+    }
+    let others = rows.iter().flat_map(|row| row.others.iter().map(move |entry| (row, entry)));
+    let all = ids.iter().flat_map(|id| entries(id)).chain(others);
+    let mut wrong = all.filter(|(_, entry)| entry.status.is_wrong()).peekable();
+    if wrong.peek().is_some() {
+        text.push_str("\n## Others: wrong, hung or broken, without times\n\n");
+    }
+    for (row, entry) in wrong {
+        let reason = entry.reason.as_deref().and_then(|r| r.lines().next()).unwrap_or_default();
+        let (id, status, case) = (&entry.id, entry.status.name(), &row.case);
+        let _ = writeln!(text, "- **{id}** {status} in {case}: {}", shortened(reason));
+    }
+    text
+}
+
+/// Names of templates run to thousands of characters; `raw.jsonl` has them whole.
+fn shortened(words: &str) -> String {
+    const MOST: usize = 300;
+    match words.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{} …", &words[..at]),
+        None => words.to_string(),
+    }
 }
 
 fn ratio(row: &RunRow) -> f64 {

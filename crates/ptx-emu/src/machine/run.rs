@@ -94,10 +94,6 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
             return report;
         }
     };
-    let mut opts = opts.clone();
-    // Happens-before does not follow what a CTA pair does in two tensor memories yet; leases check that.
-    opts.checks.race &= !prog.pair;
-    let opts = &opts;
     let mut m = Machine {
         prog: &prog,
         launch,
@@ -332,6 +328,11 @@ impl Machine<'_> {
     }
 
     /// Records a strict finding once for each pair of instructions.
+    /// Whether there is a strict finding of this code and pair of instructions already.
+    pub(super) fn strict_known(&self, code: Code, pc: u32, other_pc: u32) -> bool {
+        self.strict.contains_key(&(code, pc, other_pc))
+    }
+
     pub(super) fn strict(&mut self, c: &Cta, w: usize, pc: u32, other_pc: u32, f: Fault) {
         let key = (f.code, pc, other_pc);
         if !self.strict.contains_key(&key)

@@ -12,7 +12,7 @@ use super::shared::Does;
 use crate::fault::{Code, Fault, Site};
 
 impl Machine<'_> {
-    fn hb_site(&self, e: &Event, lanes: u32, what: String) -> Site {
+    pub(super) fn hb_site(&self, e: &Event, lanes: u32, what: String) -> Site {
         let [gx, gy, _] = self.launch.grid.map(|x| x.max(1));
         let cta = [e.cta % gx, e.cta / gx % gy, e.cta / gx / gy];
         let lanes = if lanes == 0 { e.lanes } else { lanes };
@@ -52,7 +52,10 @@ impl Machine<'_> {
         does: Does,
         clash: Clash,
     ) -> Res<()> {
-        let what = format!("tensor memory {}", names::column(&self.launch.annotations, col));
+        let mut what = format!("tensor memory {}", names::column(&self.launch.annotations, col));
+        if home(at.0 as u32).0.is_some() {
+            what += &format!(" of CTA {:?} (rank {} of the cluster)", c.id, c.rank);
+        }
         self.hb_clash(c, at, e, &what, (Code::LeaseTmem, Code::LeaseTmem), does, clash)
     }
 
@@ -70,11 +73,17 @@ impl Machine<'_> {
         clash: Clash,
     ) -> Res<()> {
         let (s, wrote) = match clash {
-            Clash::Race { earlier, wrote } | Clash::Unfenced { earlier, wrote } => (earlier, wrote),
+            Clash::Race { earlier, wrote }
+            | Clash::Unfenced { earlier, wrote }
+            | Clash::Tensor { earlier, wrote, .. } => (earlier, wrote),
             Clash::NoFence(s) => (s, true),
             Clash::InFlight(s) => (s, false),
         };
         let (mine, e) = (self.hb.events.get(e).kind, *self.hb.events.get(event_of(s)));
+        let strict = clash.strict();
+        if strict.is_some_and(|code| self.strict_known(code, pc, e.pc)) {
+            return Ok(());
+        }
         let (me, by) = (self.opcode(pc), self.opcode(e.pc));
         let verb = if does == Does::Write { "written" } else { "read" };
         let did = if wrote { "write" } else { "read" };
@@ -96,8 +105,13 @@ impl Machine<'_> {
                     format!("{what} is {verb} by `{me}` while `{by}` may still {did} it")
                 };
                 let mut f = Fault::new(code, text);
-                let words = self.hb_break(&pair).unwrap_or_default();
-                f.notes = words.notes;
+                // What another CTA handed over is told by its own account; the break is looked for within one.
+                f.notes = self.hb_far_trail(c, w, on, &e, s as u32);
+                let words = match f.notes.is_empty() {
+                    true => self.hb_break(&pair).unwrap_or_default(),
+                    false => Default::default(),
+                };
+                f.notes.extend(words.notes);
                 f.missing(words.missing.unwrap_or_else(|| missing(&e, mine, wrote, own, codes.0).into()))
             }
             Clash::NoFence(_) => Fault::new(
@@ -115,9 +129,10 @@ impl Machine<'_> {
                 format!("{what} is {verb} by `{me}` after the {did} by `{by}`, with no fence.proxy.async on the way"),
             )
             .missing(fence("after the first access, then the hand-off")),
+            Clash::Tensor { side, .. } => self.hb_tensor_fault(pc, &e, what, verb, did, side),
         };
         let f = f.earlier(earlier);
-        if let Clash::Unfenced { .. } = clash {
+        if strict.is_some() {
             self.strict(c, w, pc, e.pc, f);
             return Ok(());
         }
