@@ -303,10 +303,16 @@ impl Machine<'_> {
         let by = self.opcode(o.pc);
         let closed = wg.groups.iter().any(|&last| last >= seq);
         let missing = if closed {
-            "wgmma.wait_group that covers its group, before this access"
+            "wgmma.wait_group that covers its group"
         } else {
-            "wgmma.commit_group and a wgmma.wait_group that covers it, before this access"
+            "wgmma.commit_group and a wgmma.wait_group that covers it"
         };
+        let missing = format!(
+            "{missing}, by {} after {} and before {}",
+            self.who(w as u32),
+            self.line(o.pc),
+            self.line(pc)
+        );
         let f = Fault::new(
             Code::WgmmaRegisters,
             format!(
