@@ -105,12 +105,13 @@ pub enum Schedule {
     Random,
 }
 
+/// Rust's ranges: `0..8` without 8, `0..=8` with it. (What reads the flag in the end says the same.)
 fn parse_seeds(text: &str) -> Result<String, String> {
-    let range =
-        text.split_once("..").and_then(|(a, b)| Some((a.parse::<u64>().ok()?, b.parse::<u64>().ok()?)));
-    match range {
-        Some((first, end)) if first < end => Ok(text.to_owned()),
-        _ => Err("expected A..B with A < B, for example 0..32".into()),
+    let (first, last) = text.split_once("..").unwrap_or_default();
+    let (last, included) = last.strip_prefix('=').map_or((last, false), |last| (last, true));
+    match (first.parse::<u64>(), last.parse::<u64>()) {
+        (Ok(a), Ok(b)) if a < b || included && a == b => Ok(text.to_owned()),
+        _ => Err("expected A..B (B not included) or A..=B (included), as in 0..32".into()),
     }
 }
 
@@ -132,7 +133,7 @@ pub struct Gate {
     /// Seed of the data and of the random schedule.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Run the random schedule for each seed from A up to, not including, B.
+    /// Run the random schedule once for each seed: A..B without B, A..=B with it.
     #[arg(long, value_name = "A..B", conflicts_with = "seed", value_parser = parse_seeds)]
     pub seeds: Option<String>,
     /// Flags that every judging command takes.
@@ -260,6 +261,8 @@ mod tests {
         assert_eq!(gate.to_args(), ["--device", "auto", "--schedule", "late-lifo,random"]);
         assert!(parse(&["--schedule", "eagre"]).is_err());
         assert!(parse(&["--seeds", "0..32"]).is_ok());
+        assert!(parse(&["--seeds", "3..=3"]).is_ok());
+        assert!(parse(&["--seeds", "3..3"]).is_err());
         assert!(parse(&["--seeds", "32..0"]).is_err());
         assert!(parse(&["--seeds", "0..32", "--seed", "1"]).is_err());
     }

@@ -22,7 +22,7 @@ fn end_quietly_when_nobody_reads() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+        if text.starts_with("failed printing to std") && text.contains("Broken pipe") {
             std::process::exit(141);
         }
         usual(panic);

@@ -7,11 +7,12 @@ use fa4_bench::cli::{Cli, Task};
 use fa4_bench::error::BenchError;
 use fa4_bench::publish::{self, Patience, PublishArgs, TOKEN_VARIABLE};
 use fa4_bench::{bench, fitness, gpu, refs, results, worker};
-use fa4_gate::cli::GateArgs;
+use fa4_gate::cli::{GateArgs, end_quietly_when_nobody_reads};
 use fa4_gate::error::{GateError, exit};
 use fa4_gate::gate;
 
 fn main() -> ExitCode {
+    end_quietly_when_nobody_reads();
     let result = match &Cli::parse().task {
         Task::Bench(args) => bench::bench(args, &bench::stop_on_interrupt()),
         Task::Results(task) => results::run(task),

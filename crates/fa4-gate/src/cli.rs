@@ -86,22 +86,25 @@ pub struct MutateArgs {
     /// A fixed part of the mutants, a few of each class, in seconds.
     #[arg(long)]
     pub subset: bool,
-    /// Only mutants whose name matches; --list prints the names.
+    /// Only mutants whose name matches: the lines that --list prints, variant and all.
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<String>,
     /// Only variants whose name matches, such as hd64.
     #[arg(long, value_name = "REGEX")]
     pub case: Option<String>,
-    /// Take over what an earlier run of the same kernel and program has found.
+    /// Take over what an earlier run of the same kernel and program has found (target/mutate/KERNEL.jsonl, and
+    /// KERNEL.part.jsonl for --subset, --filter and --case). Without it a run starts anew and keeps the file that was
+    /// there as KERNEL.jsonl.old.
     #[arg(long)]
     pub resume: bool,
     /// Mutants at a time; one per core if not given.
     #[arg(long, value_name = "N")]
     pub jobs: Option<std::num::NonZeroUsize>,
-    /// Seeds of the random schedule, from A to B−1, which follow on the other schedules.
+    /// Seeds of the random schedule, which follow on the other schedules: A..B without B, A..=B with it.
     #[arg(long, value_name = "A..B", default_value = "1..6")]
     pub seeds: String,
-    /// Write one object per mutant as a JSON array.
+    /// Write one object per mutant as a JSON array: how it ended, and the report with its two operations, their lines
+    /// and the missing edge.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Rewrite the kernel's table in this document, where all of its mutants were run.
@@ -165,7 +168,7 @@ pub struct GateArgs {
     /// Seed of the data and of the random schedule.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Run the random schedule once for each seed from A to B−1.
+    /// Run the random schedule once for each seed: A..B without B, A..=B with it.
     #[arg(long, value_name = "A..B", conflicts_with = "seed")]
     pub seeds: Option<String>,
     /// Cases from a file in the form of sets/README.md instead of the built-in set.
@@ -252,11 +255,23 @@ fn schedule(list: &str, name: &str) -> Result<Schedule, GateError> {
 }
 
 fn seeds(text: &str) -> Result<std::ops::Range<u64>, GateError> {
-    let range = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
-    range.filter(|r: &std::ops::Range<u64>| r.start < r.end && r.end - r.start <= 100_000).ok_or_else(|| {
-        let what = "expected A..B with A < B, at most 100000 seeds, as in 0..32".to_string();
-        GateError::Flag { flag: "--seeds", value: text.to_string(), what }
-    })
+    let range = ptx_emu::launch::parse_seeds(text);
+    let range = range
+        .and_then(|r| if r.end - r.start <= 100_000 { Ok(r) } else { Err("at most 100000 seeds".into()) });
+    range.map_err(|what| GateError::Flag { flag: "--seeds", value: text.to_string(), what })
+}
+
+/// Makes a closed standard output (`… | head`) end the program quietly, with the code that a shell shows for SIGPIPE:
+/// `println!` would panic, and exit code 101 means a bug in fa4.
+pub fn end_quietly_when_nobody_reads() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to std") && text.contains("Broken pipe") {
+            std::process::exit(141);
+        }
+        usual(panic);
+    }));
 }
 
 /// Compiles a filter.
@@ -292,6 +307,7 @@ mod tests {
         let seeds: Vec<_> = runs.iter().map(|r| (r.schedule, r.seed)).collect();
         assert_eq!(seeds[0].0, Schedule::Eager);
         assert_eq!(seeds[1..], [3, 4, 5].map(|seed| (Schedule::Random, seed)));
+        assert_eq!(args(&["--seeds", "3..=5"]).runs().unwrap()[3..], runs[1..]);
     }
 
     #[test]
@@ -300,7 +316,7 @@ mod tests {
         assert!(no(&["--schedule", "eager,lazy"]).contains("late-lifo, late-tma"));
         assert!(no(&["--schedule", "timed"]).contains("`timed` is not a schedule"));
         for bad in ["3", "5..5", "6..5", "a..b", "0..18446744073709551615"] {
-            assert!(no(&["--seeds", bad]).contains("A..B"), "{bad}");
+            assert!(no(&["--seeds", bad]).contains("--seeds"), "{bad}");
         }
         assert!(filter(Some("(")).unwrap_err().to_string().contains("--filter ("));
         assert!(Cli::try_parse_from(["fa4-gate", "--cand", "k.cu"]).is_err());

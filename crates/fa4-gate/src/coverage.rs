@@ -4,21 +4,23 @@
 //! Kernels therefore mark the branches that matter (`COVER` in `ptx/cover.cuh`); the emulator counts how often control
 //! passes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Counts over the passing runs of one kernel.
+/// Counts over the runs of one kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Passes of each marker, by warps. Markers never passed are present with 0.
+    /// Passes of each marker in passing runs, by warps. Markers never passed are present with 0.
     pub markers: BTreeMap<String, u64>,
     /// Passing runs.
     pub passes: u64,
+    /// Markers that other runs passed, up to where they failed. They prove nothing, but the code was reached.
+    pub failing: BTreeSet<String>,
 }
 
 impl Coverage {
     /// Counts of a kernel that has these markers and no runs yet.
     pub fn of_markers(markers: impl IntoIterator<Item = String>) -> Self {
-        Coverage { markers: markers.into_iter().map(|name| (name, 0)).collect(), passes: 0 }
+        Coverage { markers: markers.into_iter().map(|name| (name, 0)).collect(), ..Coverage::default() }
     }
 
     /// Adds a passing run.
@@ -29,13 +31,31 @@ impl Coverage {
         }
     }
 
+    /// Adds a run that failed.
+    pub fn add_failing(&mut self, counts: &BTreeMap<String, u64>) {
+        self.failing.extend(counts.iter().filter(|(_, count)| **count > 0).map(|(name, _)| name.clone()));
+    }
+
+    /// Adds what other runs of the kernel counted.
+    pub fn join(&mut self, other: Coverage) {
+        self.passes += other.passes;
+        for (name, count) in other.markers {
+            *self.markers.entry(name).or_default() += count;
+        }
+        self.failing.extend(other.failing);
+    }
+
     /// What is missing, in words; empty if nothing is.
     pub fn gaps(&self) -> Vec<String> {
         if self.passes == 0 {
             return vec!["no case passed".to_string()];
         }
         let zero = self.markers.iter().filter(|(_, count)| **count == 0);
-        zero.map(|(name, _)| format!("marker {name} was never passed")).collect()
+        zero.map(|(name, _)| match self.failing.contains(name) {
+            true => format!("marker {name} was passed in failing runs only"),
+            false => format!("marker {name} was never passed"),
+        })
+        .collect()
     }
 }
 
@@ -92,6 +112,8 @@ mod tests {
         assert_eq!(c.gaps(), ["no case passed"]);
         c.add(&BTreeMap::from([("tail".to_string(), 3), ("wrap".to_string(), 0)]));
         assert_eq!(c.gaps(), ["marker wrap was never passed"]);
+        c.add_failing(&BTreeMap::from([("wrap".to_string(), 2), ("tail".to_string(), 0)]));
+        assert_eq!(c.gaps(), ["marker wrap was passed in failing runs only"]);
         c.add(&BTreeMap::from([("wrap".to_string(), 1)]));
         assert!(c.gaps().is_empty());
         assert_eq!((c.passes, c.markers["tail"]), (2, 3));

@@ -12,6 +12,7 @@ use fa4_kernels::compile::{Builder, CUDA_FOLDER};
 use fa4_kernels::manifest::{ROWS, Row as KernelRow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ptx_emu::launch::{Options, Schedule};
+use ptx_emu::render;
 
 use crate::cli::{DeviceKind, GateArgs, Run, filter};
 use crate::error::{GateError, exit};
@@ -20,7 +21,7 @@ use crate::foreign::fa4;
 use crate::foreign_section::Section;
 use crate::gpu::{GpuRun, Places};
 use crate::kernels::{Candidate, Kernel, compile, compile_for_gpu, ring_depth, takes_candidates, workspace};
-use crate::rows::{Row, Status, write_json};
+use crate::rows::{Row, Status, check_writable, write_json};
 use crate::select::{Routed, Source, left_to_others, select, select_full, thinned};
 use crate::session::{Session, Setup, judge_all};
 use crate::{evidence, gpu, pipeline, pool, probes, table};
@@ -34,6 +35,7 @@ pub fn gate(args: &GateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     // Everything that can be wrong with the flags and the machine is said before anything is compiled.
     let runs = args.runs()?;
     let pattern = filter(args.filter.as_deref())?;
+    args.json.iter().try_for_each(|path| check_writable(path))?;
     let root = workspace();
     let source = match &args.configs {
         Some(path) => Source::File(path),
@@ -258,12 +260,15 @@ fn print(
         if rows.iter().any(|row| row.kernel == "none") {
             println!("Not served:\n{}", table::unsupported(rows));
         }
-        println!("{}", table::coverage(&session.coverage));
+        if session.coverage.values().any(|c| c.passes > 0) {
+            println!("{}", table::coverage(&session.coverage));
+        }
         for (finding, runs) in &session.strict {
             println!("strict ({runs} runs): {finding}");
         }
     }
-    print!("{}", table::failures(rows, &args.replay_flags()));
+    let failures = table::failures(rows, &args.replay_flags());
+    print!("{}", if render::colour_wanted() { render::colour(&failures) } else { failures });
     for (kernel, coverage) in &session.coverage {
         for gap in coverage.gaps() {
             match owes(kernel) {

@@ -3,25 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use fa4_gate::cli::end_quietly_when_nobody_reads;
 use fa4_gate::cli::{Cli, Task};
 use fa4_gate::error::{GateError, exit};
 use fa4_gate::foreign::command;
 use fa4_gate::{gate, kernels, mutate, plan, probes, twins};
 use fa4_kernels::arch::Arch;
 use fa4_kernels::compile::Builder;
-
-/// Makes a closed standard output (`… | head`) end the program quietly, with the code that a shell shows for SIGPIPE:
-/// `println!` would panic, and exit code 101 means a bug in fa4.
-fn end_quietly_when_nobody_reads() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
-            std::process::exit(141);
-        }
-        usual(panic);
-    }));
-}
 
 fn main() -> ExitCode {
     end_quietly_when_nobody_reads();

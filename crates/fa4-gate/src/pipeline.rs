@@ -58,16 +58,17 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// The problem with eight K/V blocks for a kernel; `None` for variants that the condition does not name.
-fn case(kernel: &Kernel<EmuModule>) -> Option<Case> {
-    let row = &kernel.row.problem;
-    if row.dtype != Dtype::Bf16 || row.mask == RowMask::General {
-        return None;
-    }
+/// Whether the condition names a variant.
+fn is_named(row: &manifest::Problem) -> bool {
+    row.dtype == Dtype::Bf16 && row.mask != RowMask::General
+}
+
+/// The problem with eight K/V blocks for a variant.
+fn case(row: &manifest::Problem) -> Case {
     let seqlen_k = BLOCKS * BLOCK;
     // Causal: the last tile pair sees every block.
     let seqlen_q = if row.mask == RowMask::Causal { seqlen_k } else { u64::from(row.rows_per_cta) };
-    Some(one_head(row, seqlen_q, seqlen_k))
+    one_head(row, seqlen_q, seqlen_k)
 }
 
 /// A problem of one head for a variant, with the mask that it is made for.
@@ -96,7 +97,7 @@ pub fn one_head(row: &manifest::Problem, seqlen_q: u64, seqlen_k: u64) -> Case {
 
 /// Predicts one kernel; `None` where the condition does not apply or the kernel does not run clean.
 pub fn predict(kernel: &Kernel<EmuModule>) -> Option<Row> {
-    let case = case(kernel)?;
+    let case = is_named(&kernel.row.problem).then(|| case(&kernel.row.problem))?;
     let data = prepare(&case).ok()?;
     let one = |costs| {
         let mut device = EmuDevice::new(Options {
@@ -111,12 +112,15 @@ pub fn predict(kernel: &Kernel<EmuModule>) -> Option<Row> {
     Some(Row { kernel: kernel.name.clone(), units: one(Costs::UNITS)?, issue: one(Costs::ISSUE)? })
 }
 
-/// The trace of the same problem in predicted cycles; `None` where [`predict`] gives none.
-pub fn trace(kernel: &Kernel<EmuModule>) -> Option<Trace> {
-    let case = case(kernel)?;
-    let data = prepare(&case).ok()?;
-    let options = Options { schedule: Schedule::Timed, trace: true, ..Options::default() };
-    let mut device = EmuDevice::new(options);
-    run(kernel, &case, &data, &mut device);
-    device.report().filter(|r| r.is_clean()).and_then(|r| r.trace.clone())
+/// The trace of the same problem: under the timed schedule in predicted cycles, under another in steps of the emulator.
+///
+/// # Errors
+/// What stopped the run.
+pub fn trace(kernel: &Kernel<EmuModule>, schedule: Schedule) -> Result<Trace, String> {
+    let case = case(&kernel.row.problem);
+    let data = prepare(&case).map_err(|e| e.to_string())?;
+    let mut device = EmuDevice::new(Options { schedule, trace: true, ..Options::default() });
+    let outcome = run(kernel, &case, &data, &mut device);
+    let trace = device.report().filter(|r| r.is_clean()).and_then(|r| r.trace.clone());
+    trace.ok_or_else(|| format!("{}: {:?}", kernel.name, outcome.verdict))
 }

@@ -94,6 +94,21 @@ impl Row {
     }
 }
 
+/// Says before a long run that a file cannot be written. What it holds stays, and no new file is left behind.
+///
+/// # Errors
+/// [`GateError::File`].
+pub fn check_writable(path: &Path) -> Result<(), GateError> {
+    let existed = path.exists();
+    let open = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    open.map_err(|source| GateError::File { path: path.to_path_buf(), source })?;
+    if !existed {
+        // An empty file would do no harm.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
 /// Writes the rows as a JSON array, one object a line.
 pub fn write_json(path: &Path, rows: &[Row]) -> Result<(), GateError> {
     let lines: Vec<String> =

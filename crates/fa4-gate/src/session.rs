@@ -23,7 +23,7 @@ use crate::select::Routed;
 pub struct Session {
     /// One per run, in the order of the cases and runs given.
     pub rows: Vec<Row>,
-    /// Coverage by kernel name, over passing runs.
+    /// Coverage by kernel name.
     pub coverage: BTreeMap<String, Coverage>,
     /// Strict findings, each with how many runs had it.
     pub strict: BTreeMap<String, u64>,
@@ -41,8 +41,8 @@ impl Session {
         }
         for (kernel, coverage) in other.coverage {
             match self.coverage.get_mut(&kernel) {
-                Some(known) if known.markers.is_empty() && coverage.markers.is_empty() => {
-                    known.passes += coverage.passes;
+                Some(known) if known.markers.is_empty() == coverage.markers.is_empty() => {
+                    known.join(coverage)
                 }
                 Some(known) if !known.markers.is_empty() => {}
                 _ => drop(self.coverage.insert(kernel, coverage)),
@@ -112,10 +112,11 @@ where
     // Back into the order of the cases.
     results.sort_by_key(|(job, _)| *job);
     for (_, (kernel, result)) in results {
-        if result.row.status == Status::Pass
-            && let Some(coverage) = session.coverage.get_mut(kernel)
-        {
-            coverage.add(&result.covers);
+        if let Some(coverage) = session.coverage.get_mut(kernel) {
+            match result.row.status {
+                Status::Pass => coverage.add(&result.covers),
+                _ => coverage.add_failing(&result.covers),
+            }
         }
         for finding in result.strict {
             *session.strict.entry(finding).or_default() += 1;

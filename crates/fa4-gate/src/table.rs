@@ -141,13 +141,22 @@ pub fn unsupported(rows: &[Row]) -> String {
     text
 }
 
-/// What went wrong, in full for the first few, so that the verdict stays readable. `flags` are added to the command that
-/// repeats a run.
+/// Every failure with its report and the command that repeats it. Runs that failed alike (the same finding at the same
+/// place) are told once: one mistake fails many cases.
 pub fn failures(rows: &[Row], flags: &str) -> String {
-    const IN_FULL: usize = 8;
+    const IN_FULL: usize = 4;
     let wrong: Vec<&Row> = rows.iter().filter(|row| row.status.is_wrong()).collect();
     let mut text = String::new();
-    for row in wrong.iter().take(IN_FULL) {
+    let mut kinds: Vec<(String, Vec<&Row>)> = Vec::new();
+    for row in &wrong {
+        let kind = alike(row);
+        match kinds.iter_mut().find(|k| k.0 == kind) {
+            Some(known) => known.1.push(row),
+            None => kinds.push((kind, vec![row])),
+        }
+    }
+    for (_, rows) in kinds.iter().take(IN_FULL) {
+        let row = rows[0];
         let reason = row.reason.as_deref().unwrap_or("").replace('\n', "\n    ");
         let schedule = row.schedule.unwrap_or("-");
         let _ = writeln!(
@@ -159,27 +168,44 @@ pub fn failures(rows: &[Row], flags: &str) -> String {
             row.seed
         );
         let _ = writeln!(text, "    {reason}");
-        if is_probe(row) {
-            let device = row.device.unwrap_or("emu");
-            let _ =
-                writeln!(text, "    replay: cargo xtask gate --filter '^{}$' --device {device}", row.kernel);
-            continue;
+        if rows.len() > 1 {
+            let _ = writeln!(text, "    the same in {} more runs, such as {}", rows.len() - 1, rows[1].case);
         }
-        let case = regex::escape(&row.case);
-        let how = match row.schedule {
-            Some(schedule) => format!("--schedule {schedule}"),
-            None => format!("--device {}", row.device.unwrap_or("auto")),
-        };
-        let _ = writeln!(
-            text,
-            "    replay: cargo xtask gate --filter '/{case}$' {how} --seed {}{flags}",
-            row.seed
-        );
+        let _ = writeln!(text, "    replay: {}", replay(row, flags));
     }
-    if wrong.len() > IN_FULL {
-        let _ = writeln!(text, "… and {} more; --json FILE has every reason", wrong.len() - IN_FULL);
+    let rest: usize = kinds.iter().skip(IN_FULL).map(|k| k.1.len()).sum();
+    if rest > 0 {
+        let _ = writeln!(text, "… and {rest} more; --json FILE has every reason");
     }
     text
+}
+
+/// What runs have in common that failed by the same mistake: the code of the finding and its place in the source, or the
+/// case where there is no such place.
+fn alike(row: &Row) -> String {
+    let reason = row.reason.as_deref().unwrap_or("");
+    let code = reason.split_once("]:").map(|(code, _)| code);
+    // A deadlock has no place; what is missing stands for it.
+    let is_place = |l: &&str| ["-->", "inlined at", "= missing:"].iter().any(|word| l.starts_with(word));
+    let places: Vec<&str> = reason.lines().map(str::trim).filter(is_place).collect();
+    match code {
+        Some(code) if !places.is_empty() => format!("{code} {}", places.join(" ")),
+        _ => format!("{} {} {}", row.kernel, row.case, reason.lines().next().unwrap_or("")),
+    }
+}
+
+/// The command that repeats a run.
+fn replay(row: &Row, flags: &str) -> String {
+    if is_probe(row) {
+        let device = row.device.unwrap_or("emu");
+        return format!("cargo xtask gate --filter '^{}$' --device {device}", row.kernel);
+    }
+    let case = regex::escape(&row.case);
+    let how = match row.schedule {
+        Some(schedule) => format!("--schedule {schedule}"),
+        None => format!("--device {}", row.device.unwrap_or("auto")),
+    };
+    format!("cargo xtask gate --filter '/{case}$' {how} --seed {}{flags}", row.seed)
 }
 
 /// How far GPU and emulator agree on the cases that both ran: verdicts, and bits. Different bits within the bounds are no

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p ptx-emu --example emu_bench`. Times are processor time of this thread where Linux tells
 //! it (`/proc/thread-self/schedstat`), else elapsed time, and the best of several runs, so that other work on the
-//! machine blurs them little; it still costs cache and clock. With the argument `attention` or
-//! `softmax`, only that is run, for a profiler.
+//! machine blurs them little; it still costs cache and clock. With the argument `attention`,
+//! `softmax` or `pair`, only that is run, for a profiler.
 
 use ptx_emu::machine::decode::{Layout, decode};
 use ptx_emu::tma::{ElemType, EncodeArgs, encode};
@@ -12,6 +12,9 @@ use std::time::Instant;
 
 /// A kernel that this project did not write: attention, head dimension 128, compiled by Triton for sm_100a.
 const ATTENTION: &str = include_str!("../../../foreign/triton/sm_100a/attn_fwd_d128.ptx");
+
+/// A matmul of CTA pairs, compiled by Triton for sm_100a.
+const PAIR: &str = include_str!("../../../foreign/triton/sm_100a/matmul_pair.ptx");
 
 /// Processor seconds of this thread so far.
 fn processor_seconds() -> Option<f64> {
@@ -195,11 +198,59 @@ fn attention(checks: Checks, runs: usize) -> (f64, u64) {
     (spent, steps)
 }
 
+/// Seconds of a matmul of 512 x 512 x 2048 by CTA pairs.
+fn pair(checks: Checks, runs: usize) -> f64 {
+    const M: u64 = 512;
+    const K: u64 = 2048;
+    let module: Module = syntax::parse("matmul_pair.ptx", PAIR).expect("parses");
+    seconds(runs, || {
+        let mut memory = GlobalMemory::new();
+        let mut params = Vec::new();
+        let mut c = 0;
+        for (name, cols, rows) in [("a", K, 128), ("b", K, 64), ("c", M, 128)] {
+            c = memory.alloc(name, M * cols * 2, 256);
+            if name != "c" {
+                let data: Vec<u8> =
+                    (0..M * cols).flat_map(|i| (0x3f80 + (i % 61) as u16).to_le_bytes()).collect();
+                memory.write(c, &data).expect("in bounds");
+            }
+            let mut map = EncodeArgs::new(ElemType::BF16, c, &[cols, M], &[cols * 2], &[64, rows]);
+            map.swizzle = 3;
+            push(&mut params, 64, &encode(&map).expect("a valid map"));
+            push(&mut params, 4, &(M as u32).to_le_bytes());
+            push(&mut params, 4, &(cols as u32).to_le_bytes());
+            push(&mut params, 8, &cols.to_le_bytes());
+            push(&mut params, 8, &1u64.to_le_bytes());
+        }
+        for x in [M, M, K] {
+            push(&mut params, 4, &(x as u32).to_le_bytes());
+        }
+        push(&mut params, 8, &[0; 16]);
+        let launch = Launch {
+            module: &module,
+            entry: "matmul_pair",
+            grid: [2 * (M / 256 * (M / 128)) as u32, 1, 1],
+            block: [128, 1, 1],
+            cluster: [2, 1, 1],
+            dynamic_smem: 73_784,
+            params,
+            outputs: vec![(c, M * M * 2)],
+            annotations: Default::default(),
+        };
+        let report = ptx_emu::run(&launch, &mut memory, &Options { checks, ..Options::default() });
+        assert!(report.is_clean(), "{:?}", report.verdict);
+    })
+}
+
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("attention") => {
             let (s, steps) = attention(Checks::ALL, 1);
             return println!("{s:.2} s, {steps} warp instructions");
+        }
+        Some("pair") => {
+            let (all, none) = (pair(Checks::ALL, 5), pair(Checks::NONE, 5));
+            return line("matmul of CTA pairs, all checks over none", all / none, 6.0, "times", true);
         }
         Some("softmax") => return println!("{:.1} M warp-instr/s", softmax(Checks::ALL)),
         _ => {}
@@ -215,4 +266,6 @@ fn main() {
     line(&format!("attention b1 h1 s1024 hd128, all checks ({steps} warp-instr)"), s, 2.0, "s", true);
     let (s, _) = attention(Checks::NONE, 3);
     println!("{:<58} {s:8.2} s", "  the same without checks");
+    let (all, none) = (pair(Checks::ALL, 3), pair(Checks::NONE, 3));
+    line("matmul of CTA pairs, all checks over none", all / none, 6.0, "times", true);
 }

@@ -59,6 +59,12 @@ codes! {
         "Tensor memory was touched while a matrix instruction, a tcgen05.ld or a tcgen05.st still held it, as far as the thread that touched it can know. Matrix results may be read after a tcgen05.commit's mbarrier phase was waited for; stored data may be read after tcgen05.wait::st of the storing warp and a hand-off; loaded cells may be overwritten after tcgen05.wait::ld."
     StrictLdUnwaited "strict.ld-unwaited" Strict
         "Tensor memory was overwritten after a tcgen05.ld whose registers were all consumed, but without tcgen05.wait::ld. The manual asks for the wait; shipped kernels (FlashAttention-4) rely on the register dependency."
+    StrictTensorFence "strict.tcgen05-fence" Strict
+        "Two threads use the same tensor memory, the hand-off between them is there, but not the tcgen05.fence around it. The manual asks for fence::before_thread_sync between the first thread's tcgen05 operations and its arrive (or bar), unless a tcgen05.commit hands over, which implies it; and for fence::after_thread_sync between the second thread's wait and its tcgen05 operations. Many shipped kernels leave the second out."
+    StrictMbarrierInit "strict.mbarrier-init" Strict
+        "An mbarrier is used by an asynchronous operation (a bulk copy or a commit that arrives on it) or by another CTA, and after its initialisation nothing was released to the cluster's scope. Inside the CTA a bar.sync is enough; beyond it execute fence.mbarrier_init.release.cluster after the last mbarrier.init, in the thread that initialises, before the barrier. A fence of the cluster's scope or wider, fence.proxy.async and a barrier.cluster.arrive that is not relaxed count as well. Older compilers leave it out where there is no cluster."
+    StrictScope "strict.scope" Strict
+        "Threads of two CTAs meet at an mbarrier, and the arrive or the wait has the scope of its own CTA, which is what it gets without a qualifier. The manual lets only operations whose scopes include both threads order them. Write .release.cluster on an arrive on another CTA's barrier, and .acquire.cluster on the wait for it. (Over global memory a scope that does not reach the other thread orders nothing, and is race.global.)"
     StrictMmaOrder "strict.mma-order" Strict
         "A matrix instruction relies on issue order with an earlier one that has another accumulator. The manual orders only instructions of one accumulator and shape; shipped kernels rely on issue order."
     StrictStLd "strict.st-ld" Strict
@@ -93,6 +99,8 @@ codes! {
         "Ordinary data was written over a live mbarrier. Use mbarrier.inval first."
     MbarrierLapped "mbarrier.lapped" Fault
         "A wait has a token that is two or more phases old. Only the parity is compared, so the wait blocks for, or takes, another phase. (Waits by parity do not say which phase they mean: where one was overtaken, the deadlock report remarks on it.)"
+    StrictMbarrierPhase "strict.mbarrier-phase" Strict
+        "A thread arrives on an mbarrier again, and nothing in the program tells it that the phase before is complete: under another schedule its arrival counts for that phase, which then completes too early or has one arrival too many. Before it arrives again a thread must have waited for the phase before (on this barrier, or on another whose arrivals come after such a wait)."
     MbarrierRole "mbarrier.role" Fault
         "A warp whose role is not declared for this barrier arrived or waited on it."
     BarrierNamed "barrier.named" Fault

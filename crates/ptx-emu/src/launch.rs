@@ -6,6 +6,7 @@ use crate::machine::predict::{Costs, Prediction};
 use crate::syntax::ast::Module;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Who acts when: see `docs/` and the crate's EMULATOR notes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -41,6 +42,26 @@ impl Schedule {
     /// Parses a name.
     pub fn parse(s: &str) -> Option<Schedule> {
         Schedule::ALL.into_iter().chain([Schedule::Timed]).find(|x| x.as_str() == s)
+    }
+}
+
+/// Seeds from a command line, written as Rust writes ranges: `0..8` for 0 to 7, `0..=8` for 0 to 8.
+///
+/// # Errors
+/// What is allowed, where `text` is no such range or holds no seed.
+pub fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
+    let what = || {
+        "expected A..B (B not included) or A..=B (included), with at least one seed, as in 0..8".to_string()
+    };
+    let (first, last) = text.split_once("..").ok_or_else(what)?;
+    let number = |s: &str| s.parse::<u64>().ok();
+    let end = match last.strip_prefix('=') {
+        Some(last) => number(last).and_then(|n| n.checked_add(1)),
+        None => number(last),
+    };
+    match (number(first), end) {
+        (Some(a), Some(b)) if a < b => Ok(a..b),
+        _ => Err(what()),
     }
 }
 
@@ -255,5 +276,19 @@ impl Report {
     /// Whether the finding list holds something at or above a level.
     pub fn has_strict(&self) -> bool {
         self.strict.iter().any(|f| f.code.level() == Level::Strict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_rust_ranges() {
+        assert_eq!(parse_seeds("0..8"), Ok(0..8));
+        assert_eq!(parse_seeds("3..=3"), Ok(3..4));
+        for bad in ["", "3", "5..5", "6..5", "6..=5", "a..b", "1..", "..2", "0..=18446744073709551615"] {
+            assert!(parse_seeds(bad).is_err_and(|e| e.contains("A..=B")), "{bad}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::machine::ops::{Kind, Pending};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// One event.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +27,23 @@ pub struct Trace {
     /// Events.
     pub events: Vec<Event>,
     open: Vec<([u32; 3], u32, u64)>,
+    /// Per warp: its track, and what it does.
+    warps: BTreeMap<([u32; 3], u32), Warp>,
+}
+
+/// What a warp does, where the schedule has no clocks.
+#[derive(Clone, Debug, Default)]
+struct Warp {
+    track: String,
+    /// What it waits for, and since when.
+    waits: Option<(String, u64)>,
+    /// The event of its last turn.
+    last_run: Option<usize>,
+}
+
+/// The track of a warp.
+pub(crate) fn warp_track(role: Option<&str>, warp: u32) -> String {
+    role.map_or(format!("warp {warp}"), |role| format!("{role} (warp {warp})"))
 }
 
 impl Trace {
@@ -54,6 +72,44 @@ impl Trace {
             Kind::TmemSt { base, .. } => (format!("tmem warp {}", p.warp), format!("st @{}", base.1)),
         };
         self.events.push(Event { cta, track, name, begin, end: step, op: Some(p.id) });
+    }
+
+    /// A warp had a turn. Between turns it waits, or is ready and others have theirs.
+    pub(crate) fn turn(&mut self, cta: [u32; 3], warp: u32, role: Option<&str>, begin: u64, end: u64) {
+        let w = self.warps.entry((cta, warp)).or_default();
+        if w.track.is_empty() {
+            w.track = warp_track(role, warp);
+        }
+        let event =
+            |name: String, begin, end| Event { cta, track: w.track.clone(), name, begin, end, op: None };
+        if let Some((name, since)) = w.waits.take() {
+            self.events.push(event(format!("wait {name}"), since, begin));
+            w.last_run = None;
+        }
+        match w.last_run.map(|i| &mut self.events[i]) {
+            Some(last) if last.end == begin => last.end = end,
+            _ => {
+                w.last_run = Some(self.events.len());
+                self.events.push(event("run".into(), begin, end));
+            }
+        }
+    }
+
+    /// All of a warp waits from now on.
+    pub(crate) fn blocked(&mut self, cta: [u32; 3], warp: u32, name: String, step: u64) {
+        if let Some(w) = self.warps.get_mut(&(cta, warp)) {
+            w.waits.get_or_insert((name, step));
+        }
+    }
+
+    /// The run is over: who still waits does so to the end.
+    pub(crate) fn finish(&mut self, step: u64) {
+        for ((cta, _), w) in std::mem::take(&mut self.warps) {
+            if let Some((name, begin)) = w.waits {
+                let name = format!("wait {name}");
+                self.events.push(Event { cta, track: w.track, name, begin, end: step, op: None });
+            }
+        }
     }
 
     /// A barrier completed a phase.

@@ -11,18 +11,21 @@ mod case;
 #[path = "golden_util/expr.rs"]
 #[allow(dead_code)]
 mod expr;
+#[path = "robust_util/guard.rs"]
+mod guard;
 #[path = "golden_util/memory.rs"]
 #[allow(dead_code)]
 mod memory;
 #[path = "robust_util/mod.rs"]
 mod robust_util;
 
+use guard::{factor, guarded, seed};
 use memory::{Images, Memory};
 use ptx_emu::render::{self, Context};
 use ptx_emu::syntax::ast::Module;
 use ptx_emu::syntax::{parse_bytes, print};
 use ptx_emu::{Annotations, Checks, GlobalMemory, Launch, Options, Report, Schedule, Verdict, launch_file};
-use robust_util::{Random, damage, factor, guarded, seed};
+use robust_util::{Random, damage};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

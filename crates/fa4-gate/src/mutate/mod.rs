@@ -2,7 +2,8 @@
 //! notices. A mutant that survives is either harmless, and `mutants/KERNEL.toml` says why, or a hole in the emulator.
 //!
 //! [`target`]: which variants on which cases; [`name`]: what a mutant is called; [`trial`]: one mutant under every schedule
-//! until it is caught; [`allow`]: the justified survivors; [`state`]: what a run before had found; [`report`]: the verdict.
+//! until it is caught; [`evidence`]: what was said about it; [`allow`]: the justified survivors; [`state`]: what a run before
+//! had found; [`report`]: the verdict.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -21,6 +22,7 @@ use crate::kernels::{Kernel, compile, workspace};
 use crate::pool;
 
 pub mod allow;
+pub mod evidence;
 pub mod name;
 pub mod report;
 pub mod state;
@@ -53,8 +55,8 @@ pub fn run(args: &MutateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     let builder = Builder::open(&root)?;
     let sources = Sources::new(&root);
     let kernels = compile(&builder, &root, None, |row| targets.iter().any(|t| t.row == row))?;
-    let state_file = root.join("target/mutate").join(format!("{}.jsonl", args.kernel));
-    let mut state = State::open(&state_file, args.resume)?;
+    let part = args.subset || pattern.is_some() || case_pattern.is_some();
+    let mut state = if args.list { None } else { Some(State::open(&root, &args.kernel, part, args.resume)?) };
     let mut rows = Vec::new();
     let mut interrupted = false;
     for target in &targets {
@@ -64,12 +66,12 @@ pub fn run(args: &MutateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         if args.subset {
             mutants = subset(mutants);
         }
-        mutants.retain(|m| pattern.as_ref().is_none_or(|p| p.is_match(&m.id)));
-        if args.list {
-            mutants.iter().for_each(|m| println!("{} {}", target.name(), m.id));
+        mutants.retain(|m| pattern.as_ref().is_none_or(|p| p.is_match(&listed(target, m))));
+        let Some(state) = &mut state else {
+            mutants.iter().for_each(|m| println!("{}", listed(target, m)));
             continue;
-        }
-        let (found, complete) = judge(target, kernel, &mutants, args, &seeds, &mut state, stop)?;
+        };
+        let (found, complete) = judge(target, kernel, &mutants, args, &seeds, (state, &root), stop)?;
         interrupted |= !complete;
         rows.extend(found);
         if interrupted {
@@ -92,7 +94,7 @@ pub fn run(args: &MutateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
     if let Some(path) = &args.json {
         report::write_json(path, &rows)?;
     }
-    let complete = !interrupted && !args.subset && pattern.is_none() && case_pattern.is_none();
+    let complete = !interrupted && !part;
     print(args, &rows, &allowed, complete, interrupted, start.elapsed());
     if let Some(path) = args.doc.as_ref().filter(|_| complete) {
         report::write_doc(path, &args.kernel, &rows)?;
@@ -104,6 +106,11 @@ pub fn run(args: &MutateArgs, stop: &AtomicBool) -> Result<u8, GateError> {
         (false, true) => exit::INTERRUPTED,
         (false, false) => exit::OK,
     })
+}
+
+/// A mutant's name as `--list` prints it and `--filter` matches it.
+fn listed(target: &Target, mutant: &Mutant) -> String {
+    format!("{} {}", target.name(), mutant.id)
 }
 
 fn broken(target: &Target, what: &str) -> GateError {
@@ -144,10 +151,10 @@ fn judge(
     mutants: &[Mutant],
     args: &MutateArgs,
     seeds: &std::ops::Range<u64>,
-    state: &mut State,
+    (state, root): (&mut State, &Path),
     stop: &AtomicBool,
 ) -> Result<(Vec<Row>, bool), GateError> {
-    let stage = Stage::new(target, kernel, seeds.clone())
+    let stage = Stage::new(target, kernel, seeds.clone(), root)
         .map_err(|what| broken(target, &format!("the kernel fails before it is broken: {what}")))?;
     let fingerprint = state::fingerprint(&kernel.ptx, target, seeds);
     let bar = progress_bar(args.quiet, mutants.len() as u64, &target.name());
@@ -155,30 +162,26 @@ fn judge(
     let failed: Mutex<Option<GateError>> = Mutex::new(None);
     let outcomes = pool::run(mutants, args.jobs.map_or_else(pool::cores, usize::from), stop, |mutant| {
         let known = pool::lock(&state).get(&fingerprint, &mutant.id);
-        let (outcome, seconds) = known.unwrap_or_else(|| {
-            let start = Instant::now();
-            let outcome = stage.trial(&mutant.mutation);
-            let seconds = start.elapsed().as_secs_f64();
-            if let Err(error) = pool::lock(&state).add(&fingerprint, &mutant.id, &outcome, seconds) {
+        let found = known.unwrap_or_else(|| {
+            let found = stage.trial(&mutant.mutation);
+            if let Err(error) = pool::lock(&state).add(&fingerprint, &mutant.id, &found) {
                 pool::lock(&failed).get_or_insert(error);
             }
-            (outcome, seconds)
+            found
         });
         bar.inc(1);
-        if !outcome.is_noticed() && !args.quiet {
-            bar.suspend(|| eprintln!("{}: {} {}", outcome.word(), target.name(), mutant.id));
+        if !found.outcome.is_noticed() && !args.quiet {
+            bar.suspend(|| eprintln!("{}: {}", found.outcome.word(), listed(target, mutant)));
         }
-        (outcome, seconds)
+        found
     });
     bar.finish_and_clear();
     if let Some(error) = pool::lock(&failed).take() {
         return Err(error);
     }
     let complete = outcomes.iter().all(Option::is_some);
-    let rows = mutants.iter().zip(outcomes).filter_map(|(mutant, outcome)| {
-        let (outcome, seconds) = outcome?;
-        Some(Row::new(target, mutant, outcome, seconds))
-    });
+    let rows =
+        mutants.iter().zip(outcomes).filter_map(|(mutant, outcome)| Some(Row::new(target, mutant, outcome?)));
     Ok((rows.collect(), complete))
 }
 

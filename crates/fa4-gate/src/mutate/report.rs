@@ -10,7 +10,9 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Style};
 
 use crate::error::GateError;
+use crate::mutate::evidence::Evidence;
 use crate::mutate::name::Mutant;
+use crate::mutate::state::Found;
 use crate::mutate::target::Target;
 use crate::mutate::trial::Outcome;
 
@@ -37,6 +39,9 @@ pub struct Row {
     /// How it ended, and by what it was noticed.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// What was said about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<Evidence>,
     /// Why it may survive.
     pub justified: Option<String>,
     /// Wall time of its runs.
@@ -45,7 +50,7 @@ pub struct Row {
 
 impl Row {
     /// A row without a justification.
-    pub fn new(target: &Target, mutant: &Mutant, outcome: Outcome, seconds: f64) -> Self {
+    pub fn new(target: &Target, mutant: &Mutant, found: Found) -> Self {
         Row {
             kernel: target.row.kernel,
             target: target.name(),
@@ -55,9 +60,10 @@ impl Row {
             via: mutant.via.clone(),
             after: mutant.after.clone(),
             mutation: mutant.what.clone(),
-            outcome,
+            outcome: found.outcome,
+            report: found.report,
             justified: None,
-            seconds,
+            seconds: found.seconds,
         }
     }
 

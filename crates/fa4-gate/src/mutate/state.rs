@@ -1,4 +1,7 @@
 //! What runs before this one have found, a line per mutant: an interrupted run goes on where it stopped.
+//!
+//! `KERNEL.jsonl` is of a run of all mutants, `KERNEL.part.jsonl` of a part of them. A run that starts anew keeps the file
+//! that was there as `….old`, so that no hour of work is lost to a forgotten `--resume`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -11,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::GateError;
+use crate::mutate::evidence::Evidence;
 use crate::mutate::target::Target;
 use crate::mutate::trial::Outcome;
 
@@ -18,7 +22,19 @@ use crate::mutate::trial::Outcome;
 pub struct State {
     path: PathBuf,
     file: File,
-    known: HashMap<(String, String), (Outcome, f64)>,
+    known: HashMap<(String, String), Found>,
+}
+
+/// What a mutant came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// What was said about it.
+    pub report: Option<Evidence>,
+    /// Wall time of its runs.
+    pub seconds: f64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -26,34 +42,48 @@ struct Line {
     run: String,
     id: String,
     #[serde(flatten)]
-    outcome: Outcome,
-    seconds: f64,
+    found: Found,
+}
+
+/// The file of a kernel: of a run of all its mutants, or of a `part`.
+pub fn path(root: &Path, kernel: &str, part: bool) -> PathBuf {
+    root.join("target/mutate").join(format!("{kernel}{}.jsonl", if part { ".part" } else { "" }))
 }
 
 impl State {
-    /// Opens the file; without `resume` it starts empty. Lines that are no records (a run killed in the middle of one) are
-    /// skipped.
+    /// Opens the file of `kernel`. With `resume` it goes on, and what the other of the two files holds is known, too;
+    /// without it starts empty, and the file that was there becomes `….old`. Lines that are no records (a run killed in the
+    /// middle of one) are skipped.
     ///
     /// # Errors
     /// [`GateError::File`].
-    pub fn open(path: &Path, resume: bool) -> Result<Self, GateError> {
-        let error = |source| GateError::File { path: path.to_path_buf(), source };
+    pub fn open(root: &Path, kernel: &str, part: bool, resume: bool) -> Result<Self, GateError> {
+        let path = path(root, kernel, part);
+        let error = |source| GateError::File { path: path.clone(), source };
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(error)?;
         }
-        let mut known = HashMap::new();
+        let (mut known, mut torn) = (HashMap::new(), false);
         if resume {
-            let text = std::fs::read_to_string(path).unwrap_or_default();
-            for line in text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
-                known.insert((line.run, line.id), (line.outcome, line.seconds));
+            for one in [true, false] {
+                let text = std::fs::read_to_string(self::path(root, kernel, one)).unwrap_or_default();
+                torn |= one == part && !text.is_empty() && !text.ends_with('\n');
+                for line in text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
+                    known.insert((line.run, line.id), line.found);
+                }
             }
+        } else if std::fs::metadata(&path).is_ok_and(|file| file.len() > 0) {
+            std::fs::rename(&path, path.with_extension("jsonl.old")).map_err(error)?;
         }
-        let file = OpenOptions::new().create(true).append(resume).write(true).truncate(!resume).open(path);
-        Ok(State { path: path.to_path_buf(), file: file.map_err(error)?, known })
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(error)?;
+        if torn {
+            writeln!(file).map_err(error)?;
+        }
+        Ok(State { path, file, known })
     }
 
     /// What became of a mutant before.
-    pub fn get(&self, run: &str, id: &str) -> Option<(Outcome, f64)> {
+    pub fn get(&self, run: &str, id: &str) -> Option<Found> {
         self.known.get(&(run.to_string(), id.to_string())).cloned()
     }
 
@@ -61,8 +91,8 @@ impl State {
     ///
     /// # Errors
     /// [`GateError::File`].
-    pub fn add(&mut self, run: &str, id: &str, outcome: &Outcome, seconds: f64) -> Result<(), GateError> {
-        let line = Line { run: run.to_string(), id: id.to_string(), outcome: outcome.clone(), seconds };
+    pub fn add(&mut self, run: &str, id: &str, found: &Found) -> Result<(), GateError> {
+        let line = Line { run: run.to_string(), id: id.to_string(), found: found.clone() };
         let text = serde_json::to_string(&line).expect("plain data has a JSON form");
         writeln!(self.file, "{text}").map_err(|source| GateError::File { path: self.path.clone(), source })
     }

@@ -1,5 +1,7 @@
 //! The machinery on rows and lists made up here, and a few mutants of the real kernels.
 
+use super::evidence::Evidence;
+use super::state::Found;
 use super::*;
 use crate::mutate::trial::Outcome;
 use ptx_emu::mutation::Class;
@@ -15,6 +17,7 @@ fn row(class: Class, outcome: Outcome) -> Row {
         after: ["before();".into(), "before_caller();".into()],
         mutation: "x delete".into(),
         outcome,
+        report: None,
         justified: None,
         seconds: 0.0,
     }
@@ -50,20 +53,37 @@ fn survivors_need_a_reason() {
 
 #[test]
 fn a_run_goes_on_where_it_stopped() {
-    let path = std::env::temp_dir().join(format!("fa4-mutate-{}/state.jsonl", std::process::id()));
-    let mut state = State::open(&path, false).unwrap();
-    state.add("run", "a", &Outcome::Fault("lease.tmem".into()), 0.5).unwrap();
-    state.add("run", "b", &Outcome::Survived, 1.0).unwrap();
+    let root = std::env::temp_dir().join(format!("fa4-mutate-{}", std::process::id()));
+    let path = state::path(&root, "k", false);
+    let open = |part, resume| State::open(&root, "k", part, resume).unwrap();
+    let found = |outcome, report| Found { outcome, report, seconds: 0.5 };
+    let evidence = Evidence::words("case".into(), "nothing orders that");
+    let (a, b) = (found(Outcome::Fault("lease.tmem".into()), Some(evidence)), found(Outcome::Survived, None));
+    let mut state = open(false, false);
+    state.add("run", "a", &a).unwrap();
+    state.add("run", "b", &b).unwrap();
     drop(state);
     // A run that was killed in the middle of a line.
     std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "{\"run\":\"ru").unwrap();
-    let state = State::open(&path, true).unwrap();
-    assert_eq!(state.get("run", "a"), Some((Outcome::Fault("lease.tmem".into()), 0.5)));
-    assert_eq!(state.get("run", "b"), Some((Outcome::Survived, 1.0)));
+    let state = open(false, true);
+    assert_eq!((state.get("run", "a"), state.get("run", "b")), (Some(a.clone()), Some(b)));
     assert_eq!((state.get("other", "a"), state.get("run", "c")), (None, None));
     drop(state);
-    assert_eq!(State::open(&path, false).unwrap().get("run", "a"), None);
-    std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    // A run of a part knows what the whole one found, and leaves its file alone.
+    assert_eq!(open(true, true).get("run", "a"), Some(a));
+    let whole = std::fs::read(&path).unwrap();
+    assert_eq!(open(true, false).get("run", "a"), None);
+    assert_eq!(std::fs::read(&path).unwrap(), whole);
+    // A run that starts anew keeps what was there.
+    assert_eq!(open(false, false).get("run", "a"), None);
+    assert_eq!(std::fs::read(path.with_extension("jsonl.old")).unwrap(), whole);
+    drop(open(false, false));
+    assert_eq!(
+        std::fs::read(path.with_extension("jsonl.old")).unwrap(),
+        whole,
+        "an empty file is nothing to keep"
+    );
+    std::fs::remove_dir_all(root).unwrap();
 }
 
 #[test]

@@ -52,14 +52,15 @@ enum Command {
 struct Run {
     /// Launch file (TOML).
     launch: PathBuf,
-    /// Schedules: eager, late-lifo, late-tma, random, or all.
+    /// Schedules, separated by commas: eager, late-lifo, late-tma, random, all (of these four), or timed, which predicts
+    /// and does not judge.
     #[arg(long, value_delimiter = ',', default_value = "eager", value_parser = schedules)]
     schedule: Vec<Schedules>,
     /// Seed.
     #[arg(long, default_value_t = 0, conflicts_with = "seeds")]
     seed: u64,
-    /// Seeds from A to B−1.
-    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    /// Runs the random schedule once for each seed: A..B without B, A..=B with it.
+    #[arg(long, value_name = "A..B", value_parser = ptx_emu::launch::parse_seeds)]
     seeds: Option<Range<u64>>,
     /// Checks: all, none, or a list of lease, race, uninit, roles.
     #[arg(long, default_value = "all", value_parser = checks)]
@@ -90,15 +91,8 @@ fn schedules(word: &str) -> Result<Schedules, String> {
     }
     Schedule::parse(word).map(|s| [s].into()).ok_or_else(|| {
         let names: Vec<_> = Schedule::ALL.iter().map(|s| s.as_str()).collect();
-        format!("allowed are {}, all", names.join(", "))
+        format!("allowed are {}, all, timed", names.join(", "))
     })
-}
-
-fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let (a, b) = text.split_once("..").ok_or("expected A..B, e.g. 0..8 for the seeds 0 to 7")?;
-    let number = |s: &str| s.parse::<u64>().map_err(|e| format!("`{s}`: {e}"));
-    let (a, b) = (number(a)?, number(b)?);
-    if a >= b { Err(format!("no seed is in {a}..{b}; the end is not included")) } else { Ok(a..b) }
 }
 
 fn checks(text: &str) -> Result<Checks, String> {
@@ -133,7 +127,7 @@ fn end_quietly_when_nobody_reads() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if text.starts_with("failed printing to stdout") && text.contains("Broken pipe") {
+        if text.starts_with("failed printing to std") && text.contains("Broken pipe") {
             std::process::exit(141);
         }
         usual(panic);

@@ -31,7 +31,7 @@ pub enum LaunchFileError {
     },
 }
 
-/// Most bytes of a buffer that are generated or read; `zeros` and `poison` have no limit.
+/// Most bytes that the buffers of a file are filled with, all together; `zeros` and `poison` have no limit.
 const MOST_BYTES: u64 = 1 << 32;
 /// Strictest alignment of a buffer.
 const MOST_ALIGN: u64 = 1 << 30;
@@ -54,8 +54,13 @@ pub fn read(path: &Path) -> Result<ResolvedLaunch, LaunchFileError> {
 /// # Errors
 /// When the text says something that cannot be, with its place.
 pub fn parse(name: &str, text: &str, folder: &Path) -> Result<ResolvedLaunch, SyntaxError> {
-    let mut r =
-        Resolver { source: Source { name, text }, folder, buffers: Vec::new(), by_name: HashMap::new() };
+    let mut r = Resolver {
+        source: Source { name, text },
+        folder,
+        buffers: Vec::new(),
+        by_name: HashMap::new(),
+        filled: 0,
+    };
     r.launch()
 }
 
@@ -67,6 +72,8 @@ struct Resolver<'t> {
     folder: &'t Path,
     buffers: Vec<Buffer>,
     by_name: HashMap<String, BufferId>,
+    /// Bytes generated or read so far.
+    filled: u64,
 }
 
 impl<'t> Resolver<'t> {
@@ -230,7 +237,7 @@ impl<'t> Resolver<'t> {
     }
 
     fn contents(
-        &self,
+        &mut self,
         init: Option<Value<'t>>,
         dtype: DType,
         shape: &[u64],
@@ -296,11 +303,15 @@ impl<'t> Resolver<'t> {
         Ok(Contents::Bytes(data))
     }
 
-    fn limit(&self, bytes: u64, at: usize) -> Result_<()> {
-        if bytes <= MOST_BYTES {
+    fn limit(&mut self, bytes: u64, at: usize) -> Result_<()> {
+        let all = self.filled.saturating_add(bytes);
+        if all <= MOST_BYTES {
+            self.filled = all;
             return Ok(());
         }
-        let e = self.error(at, format!("{bytes} bytes are too many to fill; at most {MOST_BYTES}"));
+        let before = if self.filled > 0 { format!(", and {} before", self.filled) } else { String::new() };
+        let text = format!("{bytes} bytes{before} are too many to fill; at most {MOST_BYTES} in all");
+        let e = self.error(at, text);
         Err(e.help("use \"zeros\" or \"poison\", which cost nothing until touched"))
     }
 

@@ -174,6 +174,7 @@ impl Machine<'_> {
                 let chunks = super::exec_bulk::linear(dst, 0, RESPONSE);
                 m.lease_chunks(c, w, pc, &chunks, Some(id), true)?;
                 m.hb_mbar_use(c, w, pc, 1 << l, mbar)?;
+                m.hb_mbar_far(c, w, pc, 1 << l, mbar);
                 m.hb_bulk(c, w, pc, l, id, &chunks, super::hb::Does::Write)?;
                 m.put_in_flight(
                     c,

@@ -123,6 +123,9 @@ impl Machine<'_> {
                 let at = [r % d[0], r / d[0] % d[1], r / d[0] / d[1]];
                 let id = std::array::from_fn(|i| first[i] + at[i]);
                 let mut cta = super::setup::new_cta(self.prog, self.launch, id, race);
+                if self.cluster_size() > 1 {
+                    cta.hb.has_peers();
+                }
                 if self.timed() {
                     cta.clocks = Some(Box::new(super::predict::Clocks::new(cta.warps.len())));
                 }
@@ -262,6 +265,7 @@ impl Machine<'_> {
         m: u32,
         arrives: bool,
         aligned: bool,
+        relaxed: bool,
     ) -> Res<Next> {
         let mut groups = vec![s];
         let mut m = m;
@@ -287,7 +291,10 @@ impl Machine<'_> {
             }
             warp.cluster_arrived |= m;
             warp.cluster_owed |= m;
-            c.hb.cluster_arrive(w, m);
+            if !relaxed {
+                self.hb_publish_inits(c, w, m, false);
+            }
+            c.hb.cluster_arrive(w, pc, m);
             self.progress += 1;
             self.recheck_cluster(c);
             return Ok(self.release(c, w, s, &groups));
@@ -308,7 +315,7 @@ impl Machine<'_> {
             return Ok(Next::Block(State::Cluster));
         }
         warp.cluster_owed &= !m;
-        c.hb.cluster_waited(w, m);
+        c.hb.cluster_waited(w, pc, m);
         Ok(self.release(c, w, s, &groups))
     }
 

@@ -2,6 +2,7 @@
 
 use super::decode::Program;
 use super::inst::{OP_CLASSES, TmemMove};
+use super::ledger::Ledger;
 use super::ops::{OpId, Pending};
 use super::shared::SharedMemory;
 use super::tmem::Tmem;
@@ -229,6 +230,8 @@ pub struct MbarSlot {
     pub tokens: HashMap<(u32, u32), u64>,
     /// Per warp: highest phase count that a successful wait of it has seen.
     pub seen: BTreeMap<u32, u64>,
+    /// Who has arrived and waited.
+    pub ledger: Ledger,
 }
 
 /// A named barrier.
@@ -298,6 +301,8 @@ pub struct Cta {
     pub warps: Vec<Warp>,
     /// Named barriers.
     pub bars: [NamedBar; 16],
+    /// Who has come to them.
+    pub bar_ledgers: [Ledger; 16],
     /// Live mbarriers by shared address.
     pub mbars: BTreeMap<u32, MbarSlot>,
     /// Asynchronous operations that have not landed, oldest first.

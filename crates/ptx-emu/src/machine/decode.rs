@@ -241,6 +241,7 @@ impl Cx<'_> {
             {
                 plain(Inst::ProxyFence, C::Fence)
             }
+            "fence" if op.has("mbarrier_init") => plain(Inst::InitFence, C::Fence),
             "fence" | "membar" => plain(Inst::Fence(fence_scope(op)), C::Fence),
             "ld" | "ldu" => self.ld(op, args),
             "st" => self.st(op, args),
@@ -454,8 +455,11 @@ impl Cx<'_> {
             return unsupported(format!("`{}` with {} data operands", op.text, regs.len()));
         }
         let (bytes, n128) = if ty == Ty::B128 { (8, true) } else { (ty.bytes() as u8, false) };
-        let regs: Vec<_> =
-            if n128 { regs.iter().flat_map(|r| [*r, r.map(|(c, i)| (c, i + 1))]).collect() } else { regs };
+        let regs: Vec<_> = if n128 {
+            regs.iter().flat_map(|r| [0, 1].map(|half| r.map(|(_, i)| (Class::R64, i + half)))).collect()
+        } else {
+            regs
+        };
         let reg_bytes = self.reg_bytes(data);
         let addr = self.addr(addr)?;
         let signed = matches!(ty, Ty::S8 | Ty::S16 | Ty::S32);
@@ -701,7 +705,9 @@ impl Cx<'_> {
             return Ok(One::new(Inst::BarWarp(m), OpClass::Warp).src([(Class::R32, m)]));
         }
         if has("cluster") {
-            return Ok(One::new(Inst::BarCluster(has("arrive"), has("aligned")), OpClass::Barrier));
+            let inst =
+                Inst::BarCluster { arrives: has("arrive"), aligned: has("aligned"), relaxed: has("relaxed") };
+            return Ok(One::new(inst, OpClass::Barrier));
         }
         if has("red") {
             return self.bar_reduce(op, args);
@@ -766,9 +772,9 @@ fn place_of(op: &Opcode) -> Res<Place> {
     }
 }
 
-/// How far a fence orders memory; a fence of proxies, or of the initialisation of barriers, orders none.
+/// How far a fence orders memory; a fence of proxies orders none.
 fn fence_scope(op: &Opcode) -> Scope {
-    if op.has("proxy") || op.has("mbarrier_init") { Scope::Thread } else { scope(op).unwrap_or(Scope::Sys) }
+    if op.has("proxy") { Scope::Thread } else { scope(op).unwrap_or(Scope::Sys) }
 }
 
 /// How an access is strong, if it is; `volatile` is relaxed at the widest scope.
@@ -787,7 +793,7 @@ pub(super) fn atom_order(op: &Opcode) -> Order {
 }
 
 /// The scope that an opcode names.
-fn scope(op: &Opcode) -> Option<Scope> {
+pub(super) fn scope(op: &Opcode) -> Option<Scope> {
     let names = [
         ("cta", Scope::Cta),
         ("cluster", Scope::Cluster),

@@ -24,7 +24,9 @@ impl Cx<'_> {
             }
             ("mbarrier", _) => self.mbarrier(op, args),
             ("setmaxnreg", _) => match arg(op, args, 0)? {
-                Operand::Int(n) => Ok(One::new(Inst::SetMaxNReg(op.has("inc"), *n as u32), OpClass::Other)),
+                Operand::Int(n) => {
+                    Ok(One::new(Inst::SetMaxNReg(op.has("inc"), word(op, *n)?), OpClass::Other))
+                }
                 _ => unsupported(format!("`{}` without an immediate", op.text)),
             },
             ("ldmatrix" | "stmatrix", _) => self.matrix_move(op, args),
@@ -114,8 +116,9 @@ impl Cx<'_> {
             }
         }
         let relaxed = op.has("relaxed");
+        let scope = super::decode::scope(op).unwrap_or(super::hb::Scope::Cta);
         let mut one = One::new(
-            Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state, relaxed }),
+            Inst::Mbar(Mbar { op: kind, addr, token, pred, value, state, relaxed, scope }),
             OpClass::Barrier,
         );
         one.srcs.extend(addr_reg(addr));
@@ -201,6 +204,12 @@ impl Cx<'_> {
         let dst = self.addr(arg(op, args, 0)?)?;
         let src = self.addr(arg(op, args, 1)?)?;
         let size = int(op, args, 2)?;
+        if !(matches!(size, 4 | 8) && !op.has("cg") || size == 16) {
+            return unsupported(format!(
+                "`{}` of {size} bytes; .ca copies 4, 8 or 16, .cg copies 16",
+                op.text
+            ));
+        }
         let fill = match args.get(3) {
             None => None,
             Some(_) if op.has("L2::cache_hint") && args.len() == 4 => None,
@@ -335,7 +344,7 @@ impl Cx<'_> {
             "wait::ld" => Ok(One::new(Inst::TcWaitLd, OpClass::TmemWait)),
             "wait::st" => Ok(One::new(Inst::TcWaitSt, OpClass::TmemWait)),
             "fence::before_thread_sync" | "fence::after_thread_sync" => {
-                Ok(One::new(Inst::TcFence, OpClass::Fence))
+                Ok(One::new(Inst::TcFence(verb.contains("before")), OpClass::Fence))
             }
             "commit" => {
                 let mut multicast = false;
@@ -397,9 +406,9 @@ impl Cx<'_> {
         let taddr = self.addr(arg(op, args, at)?)?;
         let (half_split, regs) = match (load, args) {
             (true, [r, _]) => (0, r),
-            (true, [r, _, Operand::Int(h)]) => (*h as u32, r),
+            (true, [r, _, Operand::Int(h)]) => (word(op, *h)?, r),
             (false, [_, r]) => (0, r),
-            (false, [_, Operand::Int(h), r]) => (*h as u32, r),
+            (false, [_, Operand::Int(h), r]) => (word(op, *h)?, r),
             _ => return unsupported(format!("operands of `{}`", op.text)),
         };
         let regs = self.reg_list(regs, load)?;
@@ -494,6 +503,9 @@ impl Cx<'_> {
             return unsupported(format!("`{}` with a zero-column mask", op.text));
         }
         let scale_d = if rest.len() > 1 { int(op, rest, 1)? } else { 0 };
+        if scale_d > 15 {
+            return unsupported(format!("`{}` with scale-input-d {scale_d}; 0 to 15", op.text));
+        }
         Ok(One::new(
             Inst::TcMma(Box::new(Mma { kind, d, a, b, idesc, enable, mask, ws, scale, scale_d })),
             OpClass::Mma,
@@ -526,9 +538,17 @@ pub(super) fn arg<'a>(op: &Opcode, args: &'a [Operand], i: usize) -> Res<&'a Ope
     }
 }
 
+/// An immediate of 32 bits, signed or not: a wider one must not lose its upper half in silence.
+fn word(op: &Opcode, v: i64) -> Res<u32> {
+    if (i64::from(i32::MIN)..=i64::from(u32::MAX)).contains(&v) {
+        return Ok(v as u32);
+    }
+    unsupported(format!("`{}` with the immediate {v}, which has more than 32 bits", op.text))
+}
+
 pub(super) fn int(op: &Opcode, args: &[Operand], i: usize) -> Res<u32> {
     match arg(op, args, i)? {
-        Operand::Int(v) => Ok(*v as u32),
+        Operand::Int(v) => word(op, *v),
         Operand::Reg(_) | Operand::Addr(Base::Reg(_), _) => {
             unsupported(format!("`{}` with a register where an immediate stands", op.text))
         }

@@ -122,12 +122,19 @@ impl Machine<'_> {
                     if m != 0 {
                         self.hb_loads_over(c, w);
                         c.hb.fence(w, m, *scope);
+                        if *scope >= super::hb::Scope::Cluster {
+                            self.hb_publish_inits(c, w, m, false);
+                        }
                     }
                     pc += 1;
                 }
-                Inst::TcFence => {
+                Inst::InitFence => {
+                    self.hb_publish_inits(c, w, m, true);
+                    pc += 1;
+                }
+                Inst::TcFence(before) => {
                     if m != 0 {
-                        c.hb.fence(w, m, super::hb::Scope::Cta);
+                        c.hb.tensor_fence(w, m, *before);
                     }
                     pc += 1;
                 }
@@ -180,7 +187,8 @@ impl Machine<'_> {
             | Inst::Cover(_)
             | Inst::Nop
             | Inst::Fence(_)
-            | Inst::TcFence
+            | Inst::InitFence
+            | Inst::TcFence(_)
             | Inst::ProxyFence
             | Inst::Bra(_) => Ok(Next::Advance),
             Inst::BrxIdx(idx, targets) => self.brx(c, w, s, pc, m, *idx, targets),
@@ -241,7 +249,9 @@ impl Machine<'_> {
             Inst::Bar(op, id, count, aligned) => {
                 self.named_barrier(c, w, s, pc, m, (*op, *aligned), *id, *count)
             }
-            Inst::BarCluster(arrives, aligned) => self.cluster_barrier(c, w, s, pc, m, *arrives, *aligned),
+            &Inst::BarCluster { arrives, aligned, relaxed } => {
+                self.cluster_barrier(c, w, s, pc, m, arrives, aligned, relaxed)
+            }
             Inst::Mbar(b) => self.mbarrier(c, w, s, pc, m, b),
             Inst::PendingCount(d, src) => {
                 let regs = &mut c.warps[w].regs;
@@ -437,7 +447,7 @@ pub(super) fn lanes(mut m: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-fn mark_undefined(warp: &mut Warp, (class, r): Reg, m: u32) {
+pub(super) fn mark_undefined(warp: &mut Warp, (class, r): Reg, m: u32) {
     let i = r as usize;
     match class {
         Class::P => warp.regs.up[i] |= m,

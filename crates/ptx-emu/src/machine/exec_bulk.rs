@@ -187,7 +187,9 @@ impl Machine<'_> {
             let issuer = |r| if r == from { w } else { abroad(from, w) };
             self.on(c, bar, |m, c| {
                 m.completes_on(c, issuer(bar), pc, addr)?;
-                m.hb_mbar_use(c, issuer(bar), pc, 1 << l, addr)
+                m.hb_mbar_use(c, issuer(bar), pc, 1 << l, addr)?;
+                m.hb_mbar_far(c, issuer(bar), pc, 1 << l, addr);
+                Ok(())
             })?;
             self.on(c, rank, |m, c| m.issue_load(c, issuer(rank), pc, l, kind))?;
         }

@@ -172,6 +172,7 @@ impl Machine<'_> {
             self.lease_granules(c, w, pc, id, &covered)?;
         }
         self.hb_mbar_use(c, w, pc, on, mbar)?;
+        self.hb_mbar_far(c, w, pc, on, mbar);
         self.hb_remote_stores(c, (w, pc, on), id, &stores, reduce.is_some())?;
         let bytes = stores.iter().map(|s| u32::from(s.len)).sum();
         self.put_in_flight(
@@ -258,6 +259,7 @@ impl Machine<'_> {
                 m.lease_chunks(c, w, pc, &writes, None, true)?;
             }
             m.hb_mbar_use(c, w, pc, 1 << l, mbar)?;
+            m.hb_mbar_far(c, w, pc, 1 << l, mbar);
             m.hb_between_writes(c, (w, pc, l), (id, reading), &writes, reduce.is_some())?;
             let kind = Kind::Between { from: (from, read, src), dst, size, mbar, reduce };
             m.put_in_flight(c, Pending { id, warp: w as u32, pc, kind })

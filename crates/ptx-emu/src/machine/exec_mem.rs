@@ -8,7 +8,7 @@ use super::inst::{Access, Addr, AtomOp, AtomTy, Place, Reg};
 use super::run::{Machine, Res};
 use super::shared::WINDOW_BASE;
 use crate::fault::{Code, Fault};
-use crate::isa::regs::Class;
+use crate::isa::regs::{Class, RegFile};
 use crate::num::fp;
 use crate::num::half::{self, Half, HalfMode};
 use crate::tma::reduce::add_f64;
@@ -17,17 +17,22 @@ use crate::tma::replace::{self, Field};
 /// Size of a window of generic addresses.
 const WINDOW: u64 = 1 << 32;
 
+/// Address of lane `l` with these registers, in the CTA whose rank stands in shared addresses as `rank_bits`.
+#[inline]
+pub(super) fn address(regs: &RegFile, rank_bits: u64, a: Addr, l: usize) -> u64 {
+    match a {
+        Addr::R32(r, off) => u64::from(regs.r32[r as usize].0[l].wrapping_add(off as u32)),
+        Addr::R64(r, off) => regs.r64[r as usize].0[l].wrapping_add(off as u64),
+        Addr::Abs(v) => v,
+        Addr::Own(v) => u64::from(v) | rank_bits,
+    }
+}
+
 impl Machine<'_> {
     /// Address of lane `l`.
     #[inline]
     pub(super) fn lane_addr(&self, c: &Cta, w: usize, a: Addr, l: usize) -> u64 {
-        let regs = &c.warps[w].regs;
-        match a {
-            Addr::R32(r, off) => u64::from(regs.r32[r as usize].0[l].wrapping_add(off as u32)),
-            Addr::R64(r, off) => regs.r64[r as usize].0[l].wrapping_add(off as u64),
-            Addr::Abs(v) => v,
-            Addr::Own(v) => u64::from(v) | c.rank_bits,
-        }
+        address(&c.warps[w].regs, c.rank_bits, a, l)
     }
 
     /// Faults when the address register is undefined in a lane that uses it.

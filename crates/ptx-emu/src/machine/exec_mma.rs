@@ -323,13 +323,15 @@ impl Machine<'_> {
                 let by = if r == c.rank { w } else { abroad(c.rank, w) };
                 self.on(c, r, |m, c| {
                     m.completes_on(c, by, pc, mbar)?;
-                    m.hb_mbar_use(c, by, pc, 1 << l, mbar)
+                    m.hb_mbar_use(c, by, pc, 1 << l, mbar)?;
+                    m.hb_mbar_far(c, by, pc, 1 << l, mbar);
+                    Ok(())
                 })?;
             }
             // It covers what this thread issued, whatever else is in the pipe.
             let seq = c.mma_last.get(&(w as u32, l as u32)).copied().unwrap_or(0);
             let id = c.new_op(Origin { warp: w as u32, pc, step: self.steps });
-            c.hb.commit(w, pc, l, id, mbar);
+            c.hb.commit(w, pc, l, id, (mbar, &to));
             self.put_in_flight(c, Pending { id, warp: w as u32, pc, kind: Kind::Commit { mbar, to, seq } })?;
         }
         Ok(Next::Advance)

@@ -4,16 +4,14 @@ use super::cluster::abroad;
 use super::cta::{Cta, MbarSlot, NamedBar, Release, Split, State, Warp};
 use super::exec::{Next, lanes};
 use super::inst::{BarOp, BarReduce, Inst, Mbar, MbarOp};
+use super::ledger::{Deed, Ledger};
 use super::run::{Machine, Res, Stop};
+use super::say::{At, Survey};
 use crate::fault::{Code, Fault};
 use crate::isa::mbarrier::{BarrierFault, Mbarrier};
 use std::collections::{BTreeMap, HashMap};
 
 impl Machine<'_> {
-    fn barrier_name(&self, c: &Cta, addr: u32) -> String {
-        super::names::barrier(&self.launch.annotations, c.dynamic_base, addr)
-    }
-
     /// A fault that the hardware raises on a barrier operation.
     pub(super) fn barrier_fault(&self, c: &Cta, w: usize, pc: u32, addr: u32, e: BarrierFault) -> Stop {
         let code = match e {
@@ -34,8 +32,17 @@ impl Machine<'_> {
         if c.mbars.contains_key(&addr) {
             return Ok(c.mbars.get_mut(&addr).expect("checked just above"));
         }
-        let f = Fault::new(Code::MbarrierUninit, format!("{} is not initialised", self.barrier_name(c, addr)))
-            .help("execute mbarrier.init and make it visible (bar.sync, or fence.mbarrier_init and a cluster barrier) first");
+        let mut f =
+            Fault::new(Code::MbarrierUninit, format!("{} is not initialised", self.barrier_name(c, addr)));
+        if let Some(at) = Survey::new(self, c, None).init_ahead(self, c, At::Mbar(addr)) {
+            f = f.missing(format!(
+                "a barrier (bar.sync) between mbarrier.init at {}, which nobody has executed yet, and its use by {} at {}",
+                self.line(at),
+                self.who(w as u32),
+                self.line(pc)
+            ));
+        }
+        let f = f.help("execute mbarrier.init and make it visible (bar.sync, or fence.mbarrier_init and a cluster barrier) first");
         Err(self.fault(c, w, pc, 0, f))
     }
 
@@ -116,6 +123,7 @@ impl Machine<'_> {
             return Err(self.barrier_fault(c, w, pc, addr, e));
         }
         m.last_arrival = Some((w as u32, pc, step));
+        m.ledger.note((w as u32, pc), Deed::Arrive, before, u64::from(count), step);
         self.phase_event(c, addr, before, time);
         Ok(())
     }
@@ -131,9 +139,11 @@ impl Machine<'_> {
         r: Release,
         time: u64,
     ) -> Res<()> {
+        let step = self.steps;
         let m = self.live(c, w, pc, addr)?;
         let before = m.bar.phase();
         m.attached.push((before, r));
+        m.ledger.note((w as u32, pc), Deed::Bytes, before, u64::from(bytes), step);
         if let Err(e) = m.bar.complete_tx(bytes) {
             return Err(self.barrier_fault(c, w, pc, addr, e));
         }
@@ -211,6 +221,7 @@ impl Machine<'_> {
                             last_arrival: None,
                             tokens: HashMap::new(),
                             seen: BTreeMap::new(),
+                            ledger: Ledger::default(),
                         },
                     );
                     self.hb_mbar_init(c, w, pc, l, addr);
@@ -275,6 +286,13 @@ impl Machine<'_> {
             Err(e) => return Err(self.barrier_fault(c, w, pc, addr, e)),
             Ok(token) => {
                 slot.last_arrival = Some((w as u32, pc, step));
+                let (arrives, bytes) = deeds(b.op, value);
+                if arrives != 0 {
+                    slot.ledger.note((w as u32, pc), Deed::Arrive, before, arrives, step);
+                }
+                if let Some((deed, bytes)) = bytes {
+                    slot.ledger.note((w as u32, pc), deed, before, bytes, step);
+                }
                 if let Some(t) = b.token {
                     slot.tokens.insert((w as u32, l as u32), before);
                     c.warps[w].regs.set64(t, l, token, 0);
@@ -388,6 +406,9 @@ impl Machine<'_> {
                 c.observe(addr, w as u32);
                 self.deliver(c);
                 if known != Some(addr) {
+                    if let Some(slot) = c.mbars.get_mut(&addr) {
+                        slot.ledger.note((w as u32, pc), Deed::Wait, slot.bar.phase(), 1, self.steps);
+                    }
                     self.hb_waited(c, w, pc, pass >> l << l, addr, b)?;
                     known = Some(addr);
                 }
@@ -453,8 +474,12 @@ impl Machine<'_> {
         }
         let b = c.bars[id as usize];
         if b.count != 0 && b.count != want {
+            let visits = c.bar_ledgers[id as usize].visits().iter();
+            let began = visits.filter(|v| v.deed == Deed::Arrive).max_by_key(|v| v.step);
+            let by = began
+                .map_or(String::new(), |v| format!(", begun by {} at {}", self.who(v.warp), self.line(v.pc)));
             return Err(bad(format!(
-                "named barrier {id} is used with {want} threads while a phase of {} is under way",
+                "named barrier {id} is used with {want} threads while a phase of {} is under way{by}",
                 b.count
             )));
         }
@@ -465,6 +490,8 @@ impl Machine<'_> {
         c.hb.meet(w, live);
         self.hb_loads_over(c, w);
         c.hb.bar_arrive(w, pc, id, op != BarOp::Arrive);
+        let ledger = &mut c.bar_ledgers[id as usize];
+        ledger.note((w as u32, pc), Deed::Arrive, ledger.phase, 32, self.steps);
         let b = &mut c.bars[id as usize];
         b.count = want;
         b.whole = count.is_none();
@@ -528,6 +555,17 @@ impl Machine<'_> {
         let phase = std::mem::take(&mut c.bars[id as usize]);
         let done = phase.stamp;
         c.hb.bar_complete(id);
+        let at = if self.timed() { done } else { self.steps };
+        let ledger = &mut c.bar_ledgers[id as usize];
+        ledger.phase += 1;
+        if let Some(t) = &mut self.trace {
+            t.phase(c.id, &format!("named barrier {id}"), ledger.phase, at);
+        }
+        for (w, warp) in c.warps.iter().enumerate() {
+            if let Some(s) = warp.splits.iter().find(|s| s.state == State::Bar(id)) {
+                ledger.note((w as u32, s.pc), Deed::Wait, ledger.phase, 1, self.steps);
+            }
+        }
         for w in 0..c.warps.len() {
             if c.warps[w].splits.iter().any(|s| s.state == State::Bar(id)) {
                 let role = self.role_of(w as u32).unwrap_or_default();
@@ -629,6 +667,17 @@ fn lapped(slot: &MbarSlot, w: usize, l: usize, token: u64) -> Option<Fault> {
         Fault::new(Code::MbarrierLapped, text)
             .help("wait for each phase before the one after the next completes, or keep the newest token"),
     )
+}
+
+/// What an operation with this operand means to the barrier: arrivals; bytes announced or delivered.
+fn deeds(op: MbarOp, value: u32) -> (u64, Option<(Deed, u64)>) {
+    let n = u64::from(value);
+    match op {
+        MbarOp::ArriveExpectTx | MbarOp::ArriveDropExpectTx => (1, Some((Deed::Expect, n))),
+        MbarOp::ExpectTx => (0, Some((Deed::Expect, n))),
+        MbarOp::CompleteTx => (0, Some((Deed::Bytes, n))),
+        _ => (n, None),
+    }
 }
 
 /// Every warp that has not exited waits at barrier `id`.

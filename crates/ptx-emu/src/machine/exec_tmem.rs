@@ -76,7 +76,9 @@ impl Machine<'_> {
         let off = self.shared_offset(c, w, pc, u64::from(addr), 4)?;
         let col = if self.prog.pair { self.alloc_pair(c, w, pc, n)? } else { c.tmem.alloc(n) };
         let Some(col) = col else { return Ok(false) };
-        c.hb.allocated(col, n);
+        if !self.prog.pair {
+            c.hb.allocated(col, n);
+        }
         self.lease_shared(c, w, pc, off, 4, true)?;
         c.shared.store(off, &col.to_le_bytes(), 0);
         let e = self.hb_begin(c, w, pc, live, Place::Shared, None);

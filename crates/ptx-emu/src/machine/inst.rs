@@ -241,6 +241,8 @@ pub struct Mbar {
     pub state: Option<u32>,
     /// Orders nothing by itself.
     pub relaxed: bool,
+    /// How far it orders.
+    pub scope: super::hb::Scope,
 }
 
 /// Named-barrier operations.
@@ -592,8 +594,15 @@ pub enum Inst {
     BarWarp(u32),
     /// Named barrier: operation, id slot, count slot, aligned.
     Bar(BarOp, u32, Option<u32>, bool),
-    /// Cluster barrier: arrive (true) or wait, aligned.
-    BarCluster(bool, bool),
+    /// Cluster barrier.
+    BarCluster {
+        /// Arrive, or wait.
+        arrives: bool,
+        /// By the whole warp.
+        aligned: bool,
+        /// The arrival orders nothing by itself.
+        relaxed: bool,
+    },
     /// mbarrier.
     Mbar(Mbar),
     /// `mbarrier.pending_count`.
@@ -602,8 +611,10 @@ pub enum Inst {
     ProxyFence,
     /// Any other fence, and how far it orders memory.
     Fence(super::hb::Scope),
-    /// `tcgen05.fence`.
-    TcFence,
+    /// `fence.mbarrier_init`.
+    InitFence,
+    /// `tcgen05.fence`: before_thread_sync (true) or after.
+    TcFence(bool),
     /// `setmaxnreg`: increase?, registers.
     SetMaxNReg(bool, u32),
     /// Bulk copy.

@@ -224,6 +224,18 @@ impl Machine<'_> {
         self.fault(c, w, pc, 0, f)
     }
 
+    /// Where the warp of `o` would have had to wait for it.
+    fn own_wait_place(&self, c: &Cta, w: usize, o: Origin, wait: &str) -> String {
+        let (who, from) = (self.who(o.warp), self.line(o.pc));
+        match self.hand_over_after(c, o.warp, o.step) {
+            _ if o.warp == w as u32 => format!("{wait} by {who} after {from}"),
+            Some((name, to)) => {
+                format!("{wait} by {who} between {from} and {to}, where it hands over ({name})")
+            }
+            None => format!("{wait} by {who} after {from}, then a hand-over to {}", self.who(w as u32)),
+        }
+    }
+
     /// Matrix operations against an access to columns `col..col+cols` of the windows in `windows`.
     pub(super) fn lease_mma(
         &self,
@@ -289,8 +301,8 @@ impl Machine<'_> {
             for t in &warp.sts {
                 if overlap(t.col, t.cols, col, cols) && windows >> (t.lane / 32) & 1 != 0 {
                     let o = Origin { warp: ow as u32, pc: t.pc, step: t.step };
-                    let missing = "tcgen05.wait::st by the storing warp, then a hand-off (tcgen05.fence::before_thread_sync and an arrive)";
-                    return Err(self.tmem_conflict(c, w, pc, t.col.max(col), o, "writes", missing));
+                    let missing = self.own_wait_place(c, w, o, "tcgen05.wait::st");
+                    return Err(self.tmem_conflict(c, w, pc, t.col.max(col), o, "writes", &missing));
                 }
             }
         }
@@ -318,8 +330,9 @@ impl Machine<'_> {
                 }
                 let o = Origin { warp: ow as u32, pc: t.pc, step: t.step };
                 if t.unread != 0 {
-                    let missing = "tcgen05.wait::ld by the loading warp, then a hand-off; some destination registers were never read";
-                    return Err(self.tmem_conflict(c, w, pc, t.col.max(col), o, "reads", missing));
+                    let missing = self.own_wait_place(c, w, o, "tcgen05.wait::ld")
+                        + "; some destination registers were never read";
+                    return Err(self.tmem_conflict(c, w, pc, t.col.max(col), o, "reads", &missing));
                 }
                 strict = Some((t.col.max(col), o));
             }

@@ -103,6 +103,8 @@ impl Machine<'_> {
         let Some(p) = self.peers[other as usize].as_deref_mut() else { return Ok(None) };
         let Some(col) = c.tmem.alloc_both(&mut p.tmem, n) else { return Ok(None) };
         (c.pair_wants, p.pair_wants, p.pair_got) = (None, None, Some(col));
+        p.hb.allocated(col, n);
+        c.hb.allocated(col, n);
         wake(p);
         Ok(Some(col))
     }

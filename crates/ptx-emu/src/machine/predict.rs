@@ -166,7 +166,7 @@ impl Clocks {
             return;
         }
         if let Some(t) = trace {
-            let track = format!("{role} (warp {w})");
+            let track = crate::trace::warp_track(Some(role).filter(|r| !r.is_empty()), w as u32);
             let event =
                 |name: String, begin, end| Event { cta, track: track.clone(), name, begin, end, op: None };
             if self.run_since[w] < self.warp[w] {

@@ -94,10 +94,6 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
             return report;
         }
     };
-    let mut opts = opts.clone();
-    // Happens-before does not follow what a CTA pair does in two tensor memories yet; leases check that.
-    opts.checks.race &= !prog.pair;
-    let opts = &opts;
     let mut m = Machine {
         prog: &prog,
         launch,
@@ -146,6 +142,9 @@ pub fn run(launch: &Launch<'_>, gmem: &mut GlobalMemory, opts: &Options) -> Repo
     report.strict = std::mem::take(&mut m.strict).into_values().collect();
     report.counters = m.counters;
     report.prediction = m.prediction;
+    if let Some(t) = &mut m.trace {
+        t.finish(m.steps);
+    }
     report.trace = m.trace;
     if opts.strict
         && report.verdict == Verdict::Clean
@@ -221,7 +220,11 @@ impl Machine<'_> {
             let site = self.site(c, p, 0, "a bulk copy reads shared memory".into());
             let mut f =
                 Fault::new(Code::Exit, "the CTA ended while a bulk copy still reads its shared memory")
-                    .missing("cp.async.bulk.wait_group.read 0 by the issuing thread before it exits");
+                    .missing(format!(
+                        "cp.async.bulk.wait_group.read 0 by {} after {} and before it exits",
+                        self.who(p.warp),
+                        self.line(p.pc)
+                    ));
             f.site = Some(site);
             return Err(Stop::Fault(Box::new(f)));
         }
@@ -315,10 +318,21 @@ impl Machine<'_> {
             let what = self.opcode(pc);
             f.site = Some(self.site(c, Origin { warp: w as u32, pc, step: self.steps }, lanes, what));
         }
+        if matches!(
+            f.code,
+            Code::UninitBranch | Code::UninitAddress | Code::UninitBarrier | Code::UninitAtomic
+        ) {
+            f.notes.extend(self.undefined_origin(c, w, pc, lanes));
+        }
         Stop::Fault(Box::new(f))
     }
 
     /// Records a strict finding once for each pair of instructions.
+    /// Whether there is a strict finding of this code and pair of instructions already.
+    pub(super) fn strict_known(&self, code: Code, pc: u32, other_pc: u32) -> bool {
+        self.strict.contains_key(&(code, pc, other_pc))
+    }
+
     pub(super) fn strict(&mut self, c: &Cta, w: usize, pc: u32, other_pc: u32, f: Fault) {
         let key = (f.code, pc, other_pc);
         if !self.strict.contains_key(&key)

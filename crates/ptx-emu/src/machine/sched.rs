@@ -5,8 +5,8 @@
 //! barrier does not count as able to issue. When nothing is in flight either, polls get their time limit, then
 //! lanes that wait to reconverge go on alone; when that changes nothing, it is a deadlock.
 
-use super::cluster::{Ctas, home};
-use super::cta::{Cta, MbarSlot, Split, State};
+use super::cluster::Ctas;
+use super::cta::{Cta, Split, State};
 use super::exec::SliceEnd;
 use super::inst::Inst;
 use super::ops::Kind;
@@ -46,7 +46,10 @@ impl Machine<'_> {
             } else {
                 QUANTUM
             };
-            if let SliceEnd::Yield = self.slice(c, w, s, quantum)? {
+            let begin = self.steps;
+            let end = self.slice(c, w, s, quantum);
+            self.trace_turn(c, w, begin);
+            if let SliceEnd::Yield = end? {
                 c.next_warp = (w + 1) % c.warps.len();
                 // A group of lanes that spins must not keep the warp from the group it spins for.
                 let splits = &mut c.warps[w].splits;
@@ -66,6 +69,30 @@ impl Machine<'_> {
             }
         }
         Ok(moved)
+    }
+
+    /// The turn of a warp in the trace, and what it waits for now. (The timed schedule has clocks for that.)
+    fn trace_turn(&mut self, c: &Cta, w: usize, begin: u64) {
+        if self.trace.is_none() || self.timed() {
+            return;
+        }
+        let (role, warp) = (self.role_of(w as u32), &c.warps[w]);
+        let met = |s: &&Split| !matches!(s.state, State::Reconverge | State::Sync(_));
+        let waits = match warp.splits.iter().find(met).or(warp.splits.first()) {
+            Some(s) if warp.splits.iter().all(|s| s.state != State::Ready) => match s.state {
+                State::Mbar(a) => Some(self.barrier_name(c, a)),
+                State::Bar(id) => Some(format!("named barrier {id}")),
+                _ => Some(self.opcode(s.pc)),
+            },
+            _ => None,
+        };
+        let step = self.steps;
+        if let Some(t) = &mut self.trace {
+            t.turn(c.id, w as u32, role.as_deref(), begin, step);
+            if let Some(name) = waits {
+                t.blocked(c.id, w as u32, name, step);
+            }
+        }
     }
 
     fn pick(&mut self, c: &Cta) -> Option<(usize, usize)> {
@@ -174,90 +201,6 @@ impl Machine<'_> {
         let Some(i) = i.or_else(|| ready.first().copied()) else { return Ok(()) };
         self.land_at(c, i)
     }
-
-    /// Lists every blocked party.
-    pub(super) fn deadlock(&self, live: &[Ctas]) -> Stop {
-        let mut f = Fault::new(Code::Deadlock, "every warp waits and nothing is in flight");
-        for c in live.iter().flatten().flatten() {
-            for (w, warp) in c.warps.iter().enumerate() {
-                for s in &warp.splits {
-                    let who = match self.role_of(w as u32) {
-                        Some(r) => format!("CTA {:?} {r} (warp {w}, lanes {:#010x})", c.id, s.mask),
-                        None => format!("CTA {:?} warp {w} lanes {:#010x}", c.id, s.mask),
-                    };
-                    let line = self.prog.code.get(s.pc as usize).map_or(0, |d| d.span.line);
-                    let what = match s.state {
-                        State::Mbar(a) => {
-                            let name = super::names::barrier(&self.launch.annotations, c.dynamic_base, a);
-                            match c.mbars.get(&a) {
-                                Some(m) => {
-                                    let last = m.last_arrival.map_or(
-                                        String::from("nobody arrived yet"),
-                                        |(lw, _, st)| {
-                                            let (rank, lw) = home(lw);
-                                            let of = rank.map_or(String::new(), |r| {
-                                                format!(" of CTA {:?}", self.cta_id(c, r))
-                                            });
-                                            format!("last arrival by warp {lw}{of} at step {st}")
-                                        },
-                                    );
-                                    let brings = self.arrivers(&name);
-                                    let behind = overtaken(m, w as u32);
-                                    format!("waits for {name}: {}; {last}{brings}{behind}", m.bar.state())
-                                }
-                                None => format!("waits for {name}, which is no live barrier"),
-                            }
-                        }
-                        State::Bar(id) => {
-                            let b = c.bars[id as usize & 15];
-                            format!(
-                                "waits at named barrier {id}: {} of {} threads arrived",
-                                b.arrived, b.count
-                            )
-                        }
-                        State::Sync(m) => format!("waits at {} for lanes {m:#010x}", self.opcode(s.pc)),
-                        State::Group | State::CpGroup => "waits for a copy group".into(),
-                        State::Wgmma => "waits for a wgmma group".into(),
-                        State::Alloc if c.pair_wants.is_some() => {
-                            "waits for free tensor memory in both CTAs of its pair, and for the other to allocate too"
-                                .into()
-                        }
-                        State::Alloc => "waits for free tensor memory".into(),
-                        State::Cluster => {
-                            let (here, all) = self.cluster_count(live, c);
-                            format!(
-                                "waits at the cluster barrier: {here} of {all} threads of the cluster arrived"
-                            )
-                        }
-                        State::Reconverge => "waits for its warp's other lanes".into(),
-                        State::Ready => "is ready".into(),
-                    };
-                    f.notes.push(format!("{who} {what} (PTX line {line})"));
-                }
-            }
-        }
-        Stop::Fault(Box::new(f))
-    }
-
-    fn arrivers(&self, name: &str) -> String {
-        let base = name.split('[').next().unwrap_or(name);
-        let b = self.launch.annotations.barriers.iter().find(|b| b.name == base);
-        match b {
-            Some(b) if !b.arrivers.is_empty() => format!("; {} could still arrive", b.arrivers.join(" or ")),
-            _ => String::new(),
-        }
-    }
-}
-
-/// Remark on a waiter that may have been overtaken: it saw a phase end, and two more have ended since.
-fn overtaken(m: &MbarSlot, warp: u32) -> String {
-    let (now, seen) = (m.bar.phase(), m.seen.get(&warp).copied().unwrap_or(0));
-    if now < seen + 2 {
-        return String::new();
-    }
-    format!(
-        "; this warp last saw phase {seen} begin, so if it waits for that one, its parity came round again: nobody made the others wait for it"
-    )
 }
 
 /// Operations that may land now, oldest first: of the matrix pipe and of each warp's wgmmas only the head. A commit

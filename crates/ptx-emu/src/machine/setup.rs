@@ -209,6 +209,7 @@ pub(super) fn new_cta(prog: &Program, launch: &Launch<'_>, id: [u32; 3], race: b
         tmem: Tmem::default(),
         warps,
         bars: [NamedBar::default(); 16],
+        bar_ledgers: Default::default(),
         mbars: BTreeMap::new(),
         pending: vec![],
         landed: vec![],

@@ -1,32 +1,13 @@
 //! Warp forms of the hot f32 instructions: the 32 lanes of a warp at once, bit for bit the scalar functions of
 //! [`super::fp`].
 //!
-//! The loops are plain code that the compiler vectorises; [`wide`] compiles them a second time for AVX2 and FMA
-//! and picks at run time. Rare cases (a flushed result that rounded up to the smallest normal, an overflowed
+//! Rare cases (a flushed result that rounded up to the smallest normal, an overflowed
 //! directed sum) are redone by the scalar function.
 
 use super::exact::add_odd;
 use super::fp::{self, MinMax, Mode, flush};
+use super::wide::{Wide, wide};
 use super::{Lanes, NAN32, Round};
-
-/// Runs `f` compiled for the widest vectors this machine has; its argument says whether `f32::mul_add` is one
-/// instruction there.
-#[inline(always)]
-pub(crate) fn wide<R>(f: impl FnOnce(bool) -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(v3) = pulp::x86::V3::try_new() {
-        struct Call<F>(F);
-        impl<R, F: FnOnce(bool) -> R> pulp::NullaryFnOnce for Call<F> {
-            type Output = R;
-            #[inline(always)]
-            fn call(self) -> R {
-                (self.0)(true)
-            }
-        }
-        return v3.vectorize(Call(f));
-    }
-    f(cfg!(target_arch = "aarch64"))
-}
 
 #[inline(always)]
 fn ftz<const FTZ: bool>(x: u32) -> u32 {
@@ -53,7 +34,18 @@ fn map2<const FTZ: bool>(a: &Lanes, b: &Lanes, f: impl Fn(f32, f32) -> f32) -> L
 pub fn add_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
     wide(
         #[inline(always)]
-        |_| map2::<FTZ>(a, b, |x, y| x + y),
+        |w| add_rn::<FTZ>(w, a, b),
+    )
+}
+
+/// [`add_rn32`] inside [`wide`].
+#[inline(always)]
+pub(crate) fn add_rn<const FTZ: bool>(_: Wide, a: &Lanes, b: &Lanes) -> Lanes {
+    map2::<FTZ>(
+        a,
+        b,
+        #[inline(always)]
+        |x, y| x + y,
     )
 }
 
@@ -62,7 +54,18 @@ pub fn add_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
 pub fn sub_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
     wide(
         #[inline(always)]
-        |_| map2::<FTZ>(a, b, |x, y| x - y),
+        |w| sub_rn::<FTZ>(w, a, b),
+    )
+}
+
+/// [`sub_rn32`] inside [`wide`].
+#[inline(always)]
+pub(crate) fn sub_rn<const FTZ: bool>(_: Wide, a: &Lanes, b: &Lanes) -> Lanes {
+    map2::<FTZ>(
+        a,
+        b,
+        #[inline(always)]
+        |x, y| x - y,
     )
 }
 
@@ -70,23 +73,32 @@ pub fn sub_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
 /// differ from rounding with an unbounded exponent.
 #[inline(always)]
 fn doubtful<const FTZ: bool>(d: &Lanes) -> bool {
-    FTZ && d.iter().fold(0, |any, &x| any | u32::from(x & 0x7fff_ffff == 0x0080_0000)) != 0
+    let mut any = 0;
+    for i in 0..32 {
+        any |= u32::from(d[i] & 0x7fff_ffff == 0x0080_0000);
+    }
+    FTZ && any != 0
 }
 
 /// `mul.rn{.ftz}.f32`
 #[inline(always)]
 pub fn mul_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes) -> Lanes {
-    let (mut d, doubt) = wide(
+    wide(
         #[inline(always)]
-        |_| {
-            let d = map2::<FTZ>(a, b, |x, y| x * y);
-            (d, doubtful::<FTZ>(&d))
-        },
+        |w| mul_rn::<FTZ>(w, a, b),
+    )
+}
+
+/// [`mul_rn32`] inside [`wide`].
+#[inline(always)]
+pub(crate) fn mul_rn<const FTZ: bool>(_: Wide, a: &Lanes, b: &Lanes) -> Lanes {
+    let d = map2::<FTZ>(
+        a,
+        b,
+        #[inline(always)]
+        |x, y| x * y,
     );
-    if doubt {
-        d = scalar_mul_ftz(a, b);
-    }
-    d
+    if doubtful::<FTZ>(&d) { scalar_mul_ftz(a, b) } else { d }
 }
 
 #[cold]
@@ -98,14 +110,17 @@ fn scalar_mul_ftz(a: &Lanes, b: &Lanes) -> Lanes {
 /// `fma.rn{.ftz}.f32`
 #[inline(always)]
 pub fn fma_rn32<const FTZ: bool>(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
-    let (mut d, doubt) = wide(
+    wide(
         #[inline(always)]
-        |fused| fma_lanes::<FTZ>(a, b, c, fused),
-    );
-    if doubt {
-        d = scalar_fma_ftz(a, b, c);
-    }
-    d
+        |w| fma_rn::<FTZ>(w, a, b, c),
+    )
+}
+
+/// [`fma_rn32`] inside [`wide`].
+#[inline(always)]
+pub(crate) fn fma_rn<const FTZ: bool>(w: Wide, a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
+    let d = fma_lanes::<FTZ>(a, b, c, w.fused);
+    if doubtful::<FTZ>(&d) { scalar_fma_ftz(a, b, c) } else { d }
 }
 
 #[cold]
@@ -116,7 +131,7 @@ fn scalar_fma_ftz(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
 
 /// Without a fused instruction the product, exact in f64, is added with rounding to odd.
 #[inline(always)]
-fn fma_lanes<const FTZ: bool>(a: &Lanes, b: &Lanes, c: &Lanes, fused: bool) -> (Lanes, bool) {
+fn fma_lanes<const FTZ: bool>(a: &Lanes, b: &Lanes, c: &Lanes, fused: bool) -> Lanes {
     let mut d = [0; 32];
     for i in 0..32 {
         let x = f32::from_bits(ftz::<FTZ>(a[i]));
@@ -126,7 +141,7 @@ fn fma_lanes<const FTZ: bool>(a: &Lanes, b: &Lanes, c: &Lanes, fused: bool) -> (
             if fused { x.mul_add(y, z) } else { add_odd(f64::from(x) * f64::from(y), f64::from(z)) as f32 };
         d[i] = canonical(ftz::<FTZ>(r.to_bits()));
     }
-    (d, doubtful::<FTZ>(&d))
+    d
 }
 
 /// A directed sum from the nearest one: its exact error (two-sum) says on which side of the sum it lies.
@@ -256,51 +271,44 @@ pub fn max32(a: &Lanes, b: &Lanes, q: MinMax) -> Lanes {
     pick32::<true>(a, b, q)
 }
 
+/// `min.f32` or `max.f32` inside [`wide`]. With a constant `q` the loop has no branch.
 #[inline(always)]
-fn pick_lanes<const MAX: bool>(a: &Lanes, b: &Lanes, q: MinMax) -> Lanes {
-    wide(
-        #[inline(always)]
-        |_| {
-            let mut d = [0; 32];
-            for i in 0..32 {
-                d[i] = fp::pick::<MAX>(a[i], b[i], q);
-            }
-            d
-        },
-    )
+pub(crate) fn pick<const MAX: bool>(_: Wide, a: &Lanes, b: &Lanes, q: MinMax) -> Lanes {
+    let mut d = [0; 32];
+    for i in 0..32 {
+        d[i] = fp::pick::<MAX>(a[i], b[i], q);
+    }
+    d
 }
 
 fn pick32<const MAX: bool>(a: &Lanes, b: &Lanes, q: MinMax) -> Lanes {
-    // The common qualifiers get loops of their own.
-    match q {
-        MinMax { nan: false, ftz: false, xorsign_abs: false, abs: false } => {
-            pick_lanes::<MAX>(a, b, MinMax::default())
-        }
-        MinMax { nan: false, ftz: true, xorsign_abs: false, abs: false } => {
-            pick_lanes::<MAX>(a, b, MinMax { ftz: true, ..MinMax::default() })
-        }
-        _ => pick_lanes::<MAX>(a, b, q),
-    }
+    wide(
+        #[inline(always)]
+        |w| pick::<MAX>(w, a, b, q),
+    )
 }
 
 /// `cvt.rn.bf16x2.f32 d, hi, lo`: nearest even; NaN becomes 0x7fff.
-#[inline(always)]
 pub fn bf16x2_rn32(hi: &Lanes, lo: &Lanes) -> Lanes {
+    wide(
+        #[inline(always)]
+        |w| bf16x2_rn(w, hi, lo),
+    )
+}
+
+/// [`bf16x2_rn32`] inside [`wide`].
+#[inline(always)]
+pub(crate) fn bf16x2_rn(_: Wide, hi: &Lanes, lo: &Lanes) -> Lanes {
     #[inline(always)]
     fn one(x: u32) -> u32 {
         let r = (x.wrapping_add(0x7fff + (x >> 16 & 1))) >> 16;
         if fp::is_nan(x) { 0x7fff } else { r }
     }
-    wide(
-        #[inline(always)]
-        |_| {
-            let mut d = [0; 32];
-            for i in 0..32 {
-                d[i] = one(hi[i]) << 16 | one(lo[i]);
-            }
-            d
-        },
-    )
+    let mut d = [0; 32];
+    for i in 0..32 {
+        d[i] = one(hi[i]) << 16 | one(lo[i]);
+    }
+    d
 }
 
 /// One f32 to f16, nearest even; NaN becomes 0x7fff.
@@ -321,49 +329,89 @@ pub(crate) fn f16_rn(x: u32) -> u32 {
 pub fn f16x2_rn32(hi: &Lanes, lo: &Lanes) -> Lanes {
     wide(
         #[inline(always)]
-        |_| {
-            let mut d = [0; 32];
-            for i in 0..32 {
-                d[i] = f16_rn(hi[i]) << 16 | f16_rn(lo[i]);
-            }
-            d
-        },
+        |w| f16x2_rn(w, hi, lo),
     )
+}
+
+/// [`f16x2_rn32`] inside [`wide`].
+#[inline(always)]
+pub(crate) fn f16x2_rn(_: Wide, hi: &Lanes, lo: &Lanes) -> Lanes {
+    let mut d = [0; 32];
+    for i in 0..32 {
+        d[i] = f16_rn(hi[i]) << 16 | f16_rn(lo[i]);
+    }
+    d
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::wide::tests::every_width;
+    use super::super::{cvt, half::Half, mufu};
     use super::*;
 
-    /// Both ways to compute a fused multiply-add, with and without the instruction, on values around every
-    /// rounding boundary: products of few-bit factors and addends that half-cancel them.
+    /// Lanes around every rounding boundary: anything, few-bit factors, tiny factors, subnormals.
+    fn lanes(state: &mut u64, kind: u32) -> Lanes {
+        std::array::from_fn(|_| {
+            *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let x = (*state >> 32) as u32;
+            match kind % 4 {
+                0 => x,
+                1 => x & 0x80ff_ffff | 0x3f00_0000,
+                2 => x & 0x81ff_0000 | 0x1f00_0000,
+                _ => x & 0x807f_ffff,
+            }
+        })
+    }
+
+    /// Every vectorised form, compiled for every kind of vectors, against the scalar function.
     #[test]
-    fn both_fma_forms_agree() {
-        let mut state = 7u64;
-        let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 32) as u32
-        };
-        for round in 0..4000 {
-            let mut pick = || -> Lanes {
-                std::array::from_fn(|_| match round % 4 {
-                    0 => random(),
-                    1 => random() & 0x80ff_ffff | 0x3f00_0000,
-                    2 => random() & 0x81ff_0000 | 0x1f00_0000,
-                    _ => random() & 0x807f_ffff,
-                })
-            };
-            let (a, b, mut c) = (pick(), pick(), pick());
+    fn warp_forms_are_the_scalar_ones() {
+        let mut state = 7;
+        for round in 0..2000 {
+            let (a, b) = (lanes(&mut state, round), lanes(&mut state, round));
+            let mut c = lanes(&mut state, round);
             if round % 8 == 1 {
+                // Addends that half-cancel the product.
                 c = mul_rn32::<false>(&a, &b).map(|x| x ^ 0x8000_0000);
             }
-            let fused = wide(
-                #[inline(always)]
-                |fused| fma_lanes::<false>(&a, &b, &c, fused),
-            );
-            assert_eq!(fused, fma_lanes::<false>(&a, &b, &c, false));
-            let exact: Lanes = std::array::from_fn(|i| fp::fma(a[i], b[i], c[i], Mode::RN_FTZ));
-            assert_eq!(fma_rn32::<true>(&a, &b, &c), exact);
+            let each =
+                |f: &dyn Fn(u32, u32, u32) -> u32| -> Lanes { std::array::from_fn(|l| f(a[l], b[l], c[l])) };
+            let same = |name: &str, got: Vec<Lanes>, f: &dyn Fn(u32, u32, u32) -> u32| {
+                let want = each(f);
+                got.iter().for_each(|got| assert_eq!(*got, want, "{name}, round {round}"));
+            };
+            macro_rules! same {
+                ($f:expr, |$w:ident| $got:expr) => {
+                    same(
+                        stringify!($got),
+                        every_width(
+                            #[inline(always)]
+                            |$w| $got,
+                        ),
+                        &$f,
+                    )
+                };
+            }
+            let (rn, ftz) = (Mode::RN, Mode::RN_FTZ);
+            same!(|x, y, _| fp::add(x, y, rn), |w| add_rn::<false>(w, &a, &b));
+            same!(|x, y, _| fp::add(x, y, ftz), |w| add_rn::<true>(w, &a, &b));
+            same!(|x, y, _| fp::sub(x, y, rn), |w| sub_rn::<false>(w, &a, &b));
+            same!(|x, y, _| fp::sub(x, y, ftz), |w| sub_rn::<true>(w, &a, &b));
+            same!(|x, y, _| fp::mul(x, y, rn), |w| mul_rn::<false>(w, &a, &b));
+            same!(|x, y, _| fp::mul(x, y, ftz), |w| mul_rn::<true>(w, &a, &b));
+            same!(|x, y, z| fp::fma(x, y, z, rn), |w| fma_rn::<false>(w, &a, &b, &c));
+            same!(|x, y, z| fp::fma(x, y, z, ftz), |w| fma_rn::<true>(w, &a, &b, &c));
+            let q = MinMax { ftz: round % 2 == 0, nan: round % 3 == 0, ..MinMax::default() };
+            same!(|x, y, _| fp::min(x, y, q), |w| pick::<false>(w, &a, &b, q));
+            same!(|x, y, _| fp::max(x, y, q), |w| pick::<true>(w, &a, &b, q));
+            let pair =
+                |h: Half| move |hi, lo, _| cvt::f32x2_to_half_x2(h, hi, lo, Round::Rn, cvt::Fit::default());
+            same!(pair(Half::Bf16), |w| bf16x2_rn(w, &a, &b));
+            same!(pair(Half::F16), |w| f16x2_rn(w, &a, &b));
+            same!(|x, _, _| mufu::ex2_ftz(x), |w| mufu::ex2_ftz_lanes(w, &a));
+            same!(|x, _, _| mufu::ex2(x), |w| mufu::ex2_lanes(w, &a));
+            same!(|x, _, _| mufu::rcp_ftz(x), |_w| mufu::rcp_ftz32(&a));
+            same!(|x, _, _| mufu::lg2_ftz(x), |_w| mufu::lg2_ftz32(&a));
         }
     }
 }

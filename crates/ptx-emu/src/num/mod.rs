@@ -12,6 +12,7 @@ pub mod lanes;
 pub mod mma;
 pub mod mufu;
 mod mufu_tables;
+pub(crate) mod wide;
 
 /// The 32 lanes of a warp, one raw 32-bit value each.
 pub type Lanes = [u32; 32];

@@ -11,47 +11,51 @@
 //! `sin` and `cos` have no model: they are correctly rounded values of the f64 functions, within the manual's
 //! error bound, but not the hardware's bits. Blackwell's unit was not recorded; Hopper's stands in for it.
 
-use std::sync::LazyLock;
-
 use super::exact::{self, Value, unpack};
 use super::fp::{self, Mode, flush};
 use super::half::{Half, map_x2};
-use super::lanes::wide;
 use super::mufu_tables::{self as tab, Row};
+use super::wide::{Wide, wide};
 use super::{Lanes, NAN16, NAN32, Round};
 
 const SIGN: u32 = 0x8000_0000;
 const INF: u32 = 0x7f80_0000;
 
-/// Truncated square of the `bits`-bit integer x: partial products below column `t` are dropped (xᵢ² stands in
-/// column 2i, 2·xᵢ·xⱼ in column i+j+1); the result is shifted right by `t`.
-fn truncated_square(x: u32, bits: u32, t: u32) -> u16 {
-    let mut s = 0u64;
-    for i in (0..bits).filter(|i| x >> i & 1 == 1) {
-        if 2 * i >= t {
-            s += 1 << (2 * i);
-        }
-        let lowest = (t - 1).saturating_sub(i).max(i + 1);
-        if lowest < bits {
-            s += u64::from(x >> lowest << lowest) << (i + 1);
-        }
-    }
-    (s >> t) as u16
+/// The truncated square of a 17-bit x: without the partial products in columns below 19 (xᵢ² stands in column
+/// 2i, 2·xᵢ·xⱼ in column i+j+1), shifted right by 19. Its greatest value is 2^15 − 1.
+///
+/// With x = 2^9·h + l, all of l² is dropped and of h² only h₀²; what is kept of 2·h·l is Σ hⱼ·(l >> (9−j)). Two
+/// terms of that sum are one product: 2·m·h₁ + m·h₀, halved, is m·h₁ + (m >> 1)·h₀.
+#[inline(always)]
+fn square17(x: u32) -> u16 {
+    square_of((x >> 9) as u16, (x & 511) as u16)
 }
 
-/// The squarer of the functions with 64 segments, for every 17-bit x. Its greatest value is 2^15 − 1.
-static SQUARE17: LazyLock<Box<[u16]>> =
-    LazyLock::new(|| (0..1 << 17).map(|x| truncated_square(x, 17, 19)).collect());
-/// The squarer of `rcp` (128 segments), for every 16-bit x.
-static SQUARE16: LazyLock<Box<[u16]>> =
-    LazyLock::new(|| (0..1 << 16).map(|x| truncated_square(x, 16, 17)).collect());
+/// The same of the 8 upper and 9 lower bits: 16-bit arithmetic, so that many lanes fit a vector.
+#[inline(always)]
+fn square_of(h: u16, l: u16) -> u16 {
+    let pair = |j: u16| ((h >> j & 3) * (l >> (8 - j))) >> 1;
+    ((h * h) >> 1) + pair(1) + pair(3) + pair(5) + (h >> 7) * (l >> 2)
+}
+
+/// The same of the 16-bit x of `rcp`, which has 128 segments, with columns below 17 dropped.
+#[inline(always)]
+fn square16(x: u32) -> u16 {
+    square17(x << 1)
+}
 
 /// Interpolates at a 23-bit fraction in a table of 64 rows.
 #[inline(always)]
-fn interpolate(table: &[Row; 64], squares: &[u16], fraction: u32) -> i64 {
+fn interpolate(table: &[Row; 64], fraction: u32) -> i64 {
+    interpolate_with(table, fraction, square17(fraction & 0x1_ffff))
+}
+
+/// The same with the square of the low 17 bits.
+#[inline(always)]
+fn interpolate_with(table: &[Row; 64], fraction: u32, square: u16) -> i64 {
     let (a, b, d) = table[(fraction >> 17 & 63) as usize];
     let x = fraction & 0x1_ffff;
-    a + i64::from(b) * i64::from(x) + i64::from(d) * i64::from(squares[x as usize])
+    a + i64::from(b) * i64::from(x) + i64::from(d) * i64::from(square)
 }
 
 struct Parts {
@@ -65,74 +69,93 @@ fn split(u: u32) -> Parts {
     Parts { negative: u >> 31 == 1, exponent: (u >> 23 & 255) as i32, fraction: u & 0x7f_ffff }
 }
 
-/// The argument of ex2 as integer part, biased, and 23-bit fraction. The magnitude is truncated to 23 fraction
-/// bits; a negative one is one's-complemented unless its fraction is zero. Branch-free: integer parts beyond
-/// ±256 are clamped there, which over- and underflows like the true ones.
+/// The argument of ex2 in two's complement with 23 fraction bits. The magnitude is truncated to that; a negative
+/// one is one's-complemented unless its fraction is zero. Magnitudes of 128 and more become 128, which over- and
+/// underflows as they do.
 #[inline(always)]
-fn ex2_argument(u: u32) -> (i32, u32) {
-    let shift = (u >> 23 & 255) as i32 - 127;
-    let significand = u & 0x7f_ffff | 0x80_0000;
-    let left = significand << (shift.clamp(0, 8) as u32);
-    let right = significand >> ((-shift).clamp(0, 31) as u32);
-    let magnitude = if shift >= 8 {
-        256 << 23
-    } else if shift >= 0 {
-        left
-    } else {
-        right
-    };
-    let (whole, fraction) = ((magnitude >> 23) as i32, magnitude & 0x7f_ffff);
-    let complement = (u >> 31 == 1) & (fraction != 0);
-    let fraction = if complement { 0x7f_ffff - fraction } else { fraction };
-    let whole = if u >> 31 == 1 { -whole - i32::from(complement) } else { whole };
-    (whole + 127, fraction)
+fn ex2_fixed(u: u32) -> i32 {
+    let magnitude = (u & !SIGN).min(128f32.to_bits());
+    let significand = magnitude << 8 | SIGN;
+    let down = 135 - (magnitude >> 23);
+    let v = if down < 32 { significand >> down } else { 0 };
+    let negative = (u as i32 >> 31) as u32;
+    let whole = if v << 9 == 0 { negative } else { 0 };
+    (v ^ negative).wrapping_sub(whole) as i32
 }
 
-/// Puts exponent and 24-bit significand of ex2 together; `u` is the original argument.
+/// Puts the integer part of `v` and the 24-bit significand of ex2 together; `u` is the original argument.
 #[inline(always)]
-fn ex2_result(u: u32, exponent: i32, significand: u32) -> u32 {
-    let r = ((exponent << 23) as u32).wrapping_add(significand & 0x7f_ffff);
-    let r = if exponent <= 0 { 0 } else { r };
-    let r = if exponent >= 255 { INF } else { r };
+fn ex2_result(u: u32, v: i32, significand: u32) -> u32 {
+    let r = (v as u32 & !0x7f_ffff).wrapping_add(127 << 23) | significand & 0x7f_ffff;
+    let r = if v < -126 << 23 { 0 } else { r };
+    let r = if v >= 128 << 23 { INF } else { r };
     if fp::is_nan(u) { NAN32 } else { r }
 }
 
 /// `ex2.approx.ftz.f32`
 pub fn ex2_ftz(u: u32) -> u32 {
-    let (exponent, fraction) = ex2_argument(u);
-    ex2_result(u, exponent, (interpolate(&tab::EX2, &SQUARE17, fraction) >> 17) as u32)
+    let v = ex2_fixed(u);
+    ex2_result(u, v, (interpolate(&tab::EX2, v as u32 & 0x7f_ffff) >> 17) as u32)
 }
+
+/// The rows of [`tab::EX2`] in two words, all coefficients are multiples of 4; the
+/// first word is B/4 with the low 15 bits of A/4 from bit 16, the second D/4 − [`EX2_D`] with the next 23 bits of
+/// A/4 from bit 9.
+static EX2_ROWS: [[u32; 64]; 2] = {
+    let (mut rows, mut i) = ([[0; 64]; 2], 0);
+    while i < 64 {
+        let (a, b, d) = tab::EX2[i];
+        assert!(a % 4 == 0 && b % 4 == 0 && d % 4 == 0);
+        let (a, b, d) = (a as u64 / 4, b as u32 / 4, d as u32 / 4 - EX2_D);
+        assert!(b < 1 << 16 && d < 1 << 9);
+        rows[0][i] = b | (a as u32 & 0x7fff) << 16;
+        rows[1][i] = d | ((a >> 15) as u32) << 9;
+        i += 1;
+    }
+    rows
+};
+/// Less than the least D/4 of ex2.
+const EX2_D: u32 = 490;
 
 /// [`ex2_ftz`] on 32 lanes.
 pub fn ex2_ftz32(u: &Lanes) -> Lanes {
-    let squares: &[u16; 1 << 17] = square17();
     wide(
         #[inline(always)]
-        |_| {
-            let (mut exponent, mut fraction, mut y) = ([0i32; 32], [0u32; 32], [0u32; 32]);
-            for i in 0..32 {
-                (exponent[i], fraction[i]) = ex2_argument(u[i]);
-            }
-            for i in 0..32 {
-                y[i] = (interpolate(&tab::EX2, squares, fraction[i]) >> 17) as u32;
-            }
-            let mut d = [0; 32];
-            for i in 0..32 {
-                d[i] = ex2_result(u[i], exponent[i], y[i]);
-            }
-            d
-        },
+        |w| ex2_ftz_lanes(w, u),
     )
 }
 
-/// The 17-bit squarer as an array, so that masked indices need no bounds check.
+/// [`ex2_ftz32`] inside [`wide`], in 32-bit arithmetic: t/4 = A' + B'·x + D'·sq is needed down to bit 15. B'·x does
+/// not fit, so x is split into 2·y + x₀, and everything but B'·y, which is an integer then, is halved.
 #[inline(always)]
-fn square17() -> &'static [u16; 1 << 17] {
-    (&**SQUARE17).try_into().expect("the table has 2^17 entries")
+pub(crate) fn ex2_ftz_lanes(w: Wide, u: &Lanes) -> Lanes {
+    let (mut v, mut at, mut square, mut d) = ([0i32; 32], [0; 32], [0u16; 32], [0; 32]);
+    for i in 0..32 {
+        v[i] = ex2_fixed(u[i]);
+        at[i] = v[i] as u32 >> 17;
+    }
+    for i in 0..32 {
+        square[i] = square_of((v[i] >> 9) as u16 & 255, v[i] as u16 & 511);
+    }
+    let rows = [w.lookup(&EX2_ROWS[0], &at), w.lookup(&EX2_ROWS[1], &at)];
+    for i in 0..32 {
+        let x = v[i] as u32 & 0x1_ffff;
+        let (b, a) = (rows[0][i] & 0xffff, rows[0][i] >> 16);
+        let (d1, a1) = ((rows[1][i] & 511) + EX2_D, rows[1][i] >> 9);
+        let rest = a + b * (x & 1) + d1 * u32::from(square[i]);
+        d[i] = ex2_result(u[i], v[i], a1 + ((b * (x >> 1) + (rest >> 1)) >> 14));
+    }
+    d
 }
 
 /// `rcp.approx.ftz.f32`
 pub fn rcp_ftz(u: u32) -> u32 {
+    rcp_from(u, square16(u & 0xffff))
+}
+
+/// [`rcp_ftz`] with the square of the low 16 bits.
+#[inline(always)]
+fn rcp_from(u: u32, square: u16) -> u32 {
     let Parts { exponent, fraction, .. } = split(u);
     let sign = u & SIGN;
     if exponent == 255 {
@@ -146,7 +169,7 @@ pub fn rcp_ftz(u: u32) -> u32 {
     } else {
         let (a, b, d) = tab::RCP[(fraction >> 16) as usize];
         let x = fraction & 0xffff;
-        let t = a + i64::from(b) * i64::from(x) + i64::from(d) * i64::from(SQUARE16[x as usize]);
+        let t = a + i64::from(b) * i64::from(x) + i64::from(d) * i64::from(square);
         (253 - exponent, (t >> 16) as u32 & 0x7f_ffff)
     };
     sign | if e <= 0 { 0 } else { (e as u32) << 23 | significand }
@@ -154,7 +177,12 @@ pub fn rcp_ftz(u: u32) -> u32 {
 
 /// [`rcp_ftz`] on 32 lanes.
 pub fn rcp_ftz32(u: &Lanes) -> Lanes {
-    u.map(rcp_ftz)
+    let mut squares = [0; 32];
+    wide(
+        #[inline(always)]
+        |_| (0..32).for_each(|i| squares[i] = square16(u[i] & 0xffff)),
+    );
+    std::array::from_fn(|i| rcp_from(u[i], squares[i]))
 }
 
 /// `rsqrt.approx.ftz.f32`
@@ -173,8 +201,8 @@ pub fn rsqrt_ftz(u: u32) -> u32 {
     let half = (exponent - 127 - i32::from(!even)) / 2;
     let y = match (even, fraction) {
         (true, 0) => 0x100_0000,
-        (true, _) => (interpolate(&tab::RSQRT_EVEN, &SQUARE17, fraction) >> 17) as u32,
-        (false, _) => (interpolate(&tab::RSQRT_ODD, &SQUARE17, fraction) >> 17) as u32,
+        (true, _) => (interpolate(&tab::RSQRT_EVEN, fraction) >> 17) as u32,
+        (false, _) => (interpolate(&tab::RSQRT_ODD, fraction) >> 17) as u32,
     };
     let e = 126 - half + i32::from(y >= 0x100_0000);
     (e as u32) << 23 | y & 0x7f_ffff
@@ -195,12 +223,18 @@ pub fn sqrt_ftz(u: u32) -> u32 {
     let even = exponent & 1 == 1;
     let half = (exponent - 127 - i32::from(!even)) / 2;
     let table = if even { &tab::SQRT_EVEN } else { &tab::SQRT_ODD };
-    let y = (interpolate(table, &SQUARE17, fraction) >> 17) as u32;
+    let y = (interpolate(table, fraction) >> 17) as u32;
     ((127 + half) as u32) << 23 | y & 0x7f_ffff
 }
 
 /// `lg2.approx.ftz.f32`. Powers of two above 1 are exact, those below are not: lg2(0.5) = −0.99999988.
 pub fn lg2_ftz(u: u32) -> u32 {
+    lg2_from(u, square17(u & 0x1_ffff))
+}
+
+/// [`lg2_ftz`] with the square of the low 17 bits.
+#[inline(always)]
+fn lg2_from(u: u32, square: u16) -> u32 {
     let Parts { negative, exponent, fraction } = split(u);
     if exponent == 255 {
         return if fraction != 0 || negative { NAN32 } else { INF };
@@ -215,7 +249,7 @@ pub fn lg2_ftz(u: u32) -> u32 {
         return 0;
     }
     // The logarithm with 36 fraction bits; a negative one is one's-complemented, then truncated to 24 bits.
-    let v = (i64::from(exponent - 127) << 36) + (interpolate(&tab::LG2, &SQUARE17, fraction) >> 4);
+    let v = (i64::from(exponent - 127) << 36) + (interpolate_with(&tab::LG2, fraction, square) >> 4);
     let sign = if v < 0 { SIGN } else { 0 };
     let magnitude = (if v < 0 { !v } else { v }) as u64;
     if magnitude == 0 {
@@ -228,7 +262,12 @@ pub fn lg2_ftz(u: u32) -> u32 {
 
 /// [`lg2_ftz`] on 32 lanes.
 pub fn lg2_ftz32(u: &Lanes) -> Lanes {
-    u.map(lg2_ftz)
+    let mut squares = [0; 32];
+    wide(
+        #[inline(always)]
+        |_| (0..32).for_each(|i| squares[i] = square17(u[i] & 0x1_ffff)),
+    );
+    std::array::from_fn(|i| lg2_from(u[i], squares[i]))
 }
 
 /// `tanh.approx.f32`. Below 2^−8 the argument itself, from 8 on ±1.
@@ -246,7 +285,7 @@ pub fn tanh(u: u32) -> u32 {
     let first: u32 = tab::TANH_SEGMENTS[..at].iter().map(|l| 1 << l).sum();
     let (unit, a, b, d) = tab::TANH[(first + (fraction >> (23 - log))) as usize];
     let x = fraction >> (6 - log) & 0x1_ffff;
-    let t = (a << 17) + b * i64::from(x) + ((d * i64::from(SQUARE17[x as usize])) << 2);
+    let t = (a << 17) + b * i64::from(x) + ((d * i64::from(square17(x))) << 2);
     let top = 63 - t.leading_zeros() as i32;
     sign | ((unit + top - 40) as u32) << 23 | (t >> (top - 23)) as u32 & 0x7f_ffff
 }
@@ -321,12 +360,24 @@ pub fn ex2(u: u32) -> u32 {
 
 /// [`ex2`] on 32 lanes.
 pub fn ex2_32(u: &Lanes) -> Lanes {
-    let low = |u: u32| f32::from_bits(u) < -126.0;
-    let mut halved = *u;
-    for x in &mut halved {
-        *x = if low(*x) { (f32::from_bits(*x) * 0.5).to_bits() } else { *x };
+    wide(
+        #[inline(always)]
+        |w| ex2_lanes(w, u),
+    )
+}
+
+/// [`ex2_32`] inside [`wide`].
+#[inline(always)]
+pub(crate) fn ex2_lanes(w: Wide, u: &Lanes) -> Lanes {
+    #[inline(always)]
+    fn low(u: u32) -> bool {
+        f32::from_bits(u) < -126.0
     }
-    let mut d = ex2_ftz32(&halved);
+    let mut halved = *u;
+    for i in 0..32 {
+        halved[i] = if low(u[i]) { (f32::from_bits(u[i]) * 0.5).to_bits() } else { u[i] };
+    }
+    let mut d = ex2_ftz_lanes(w, &halved);
     for i in 0..32 {
         let r = f32::from_bits(d[i]);
         d[i] = if low(u[i]) { (r * r).to_bits() } else { d[i] };
@@ -456,4 +507,44 @@ pub fn tanh_f16x2(x: u32) -> u32 {
 /// `tanh.approx.bf16x2`
 pub fn tanh_bf16x2(x: u32) -> u32 {
     map_x2([x], |[v]| tanh_bf16(v))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [`square17`] and [`square16`] by the definition: partial products column by column.
+    #[test]
+    fn squares_are_sums_of_partial_products() {
+        let square = |x: u32, bits: u32, least: u32| {
+            let bit = |i: u32| u64::from(x >> i & 1);
+            let mut sum = 0;
+            for i in 0..bits {
+                sum += if 2 * i >= least { bit(i) << (2 * i) } else { 0 };
+                for j in i + 1..bits {
+                    sum += if i + j + 1 >= least { (bit(i) * bit(j)) << (i + j + 1) } else { 0 };
+                }
+            }
+            sum >> least
+        };
+        for x in 0..1 << 17 {
+            assert_eq!(u64::from(square17(x)), square(x, 17, 19), "{x}");
+        }
+        for x in 0..1 << 16 {
+            assert_eq!(u64::from(square16(x)), square(x, 16, 17), "{x}");
+        }
+    }
+
+    /// The vector form of ex2 on every fraction, with integer parts on both sides of the limits.
+    #[test]
+    fn ex2_is_the_same_in_32_bits() {
+        for base in (0..1 << 23).step_by(32) {
+            for whole in [0.0f32, 1.0, -1.0, 127.0, -126.0, 130.0] {
+                let u: Lanes = std::array::from_fn(|l| {
+                    (whole + (base + l as u32) as f32 / 8_388_608.0).to_bits() ^ (base >> 5 & 1) << 31
+                });
+                assert_eq!(ex2_ftz32(&u), u.map(ex2_ftz));
+            }
+        }
+    }
 }

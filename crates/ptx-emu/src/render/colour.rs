@@ -26,7 +26,7 @@ fn line(line: &str) -> String {
     let text = line.trim_end_matches('\n');
     let start = text.trim_start();
     let style = match start {
-        s if s.starts_with("fault[") || s.starts_with("= missing:") || s.starts_with("deadlock") => BAD,
+        s if s.starts_with("fault[") || s.starts_with("fault: ") || s.starts_with("= missing:") => BAD,
         s if s.starts_with("strict[") || s.starts_with("unsupported:") || s.starts_with("step limit:") => {
             CAUTION
         }

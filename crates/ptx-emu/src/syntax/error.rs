@@ -28,7 +28,7 @@ impl SyntaxError {
             file: source.name.to_string(),
             line: e.line,
             column: e.column,
-            message: message.into(),
+            message: shortened(message.into()),
             help: None,
             excerpt: e.text,
             caret: e.caret,
@@ -37,7 +37,7 @@ impl SyntaxError {
 
     /// The same error with advice.
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(shortened(help.into()));
         self
     }
 
@@ -102,6 +102,16 @@ fn edit_distance(a: &[u8], b: &[u8]) -> usize {
         }
     }
     row[b.len()]
+}
+
+/// A text of any origin cut to what a reader can take in: it may quote names of any length.
+fn shortened(mut text: String) -> String {
+    const MOST: usize = 1_200;
+    if let Some((cut, _)) = text.char_indices().nth(MOST) {
+        text.truncate(cut);
+        text += "...";
+    }
+    text
 }
 
 /// `name` cut to a length that fits a message.

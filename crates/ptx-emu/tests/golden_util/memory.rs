@@ -153,8 +153,16 @@ impl Memory {
                 return Err(format!("the header says nothing of parameter `{}`", p.name));
             };
             let data = m.param(&p.name, spec, p.size as usize)?;
+            let Some(data) = data.get(..p.size as usize) else {
+                return Err(format!(
+                    "parameter `{}` has {} bytes, the header gives {}",
+                    p.name,
+                    p.size,
+                    data.len()
+                ));
+            };
             m.params.resize(p.offset as usize, 0);
-            m.params.extend(&data[..p.size as usize]);
+            m.params.extend(data);
         }
         Ok(m)
     }

@@ -1,14 +1,11 @@
-//! A seeded generator, damage to a text, and a guard that keeps what made the emulator panic.
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::time::{Duration, Instant};
+//! A seeded generator, and damage to a text.
 
 /// Splitmix64.
 pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// The next 64 bits.
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -19,42 +16,6 @@ impl Random {
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
-}
-
-fn variable(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-}
-
-/// How many times the usual number of mutants.
-pub fn factor() -> u64 {
-    variable("PTX_EMU_ROBUST_FACTOR", 1).max(1)
-}
-
-/// Seed of one test.
-pub fn seed(test: u64) -> u64 {
-    variable("PTX_EMU_ROBUST_SEED", 0) << 8 | test
-}
-
-/// Runs `f`; when it panics or takes long, the mutant is kept and the test fails with its path.
-pub fn guarded(what: &str, mutant: &[u8], f: impl FnOnce()) {
-    // A mutant takes milliseconds; a busy machine may stretch that a hundredfold.
-    const LONGEST: Duration = Duration::from_secs(20);
-    let start = Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(f));
-    if result.is_ok() && start.elapsed() < LONGEST {
-        return;
-    }
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
-        "mutant-{:016x}",
-        mutant.iter().fold(0u64, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
-    ));
-    let _ = std::fs::write(&path, mutant);
-    panic!(
-        "{what}: {} after {:?}; the mutant is {}",
-        if result.is_ok() { "ended" } else { "panicked" },
-        start.elapsed(),
-        path.display()
-    );
 }
 
 /// Numbers at which something overflows, wraps or is refused. None lies where a launch file would rightly ask for

@@ -10,7 +10,7 @@ use crate::isa::operands::Decoded;
 use crate::isa::regs::{Class, LANES, RegFile};
 use crate::num::cvt::half_to_f32;
 use crate::num::half::Half;
-use crate::num::lanes::wide;
+use crate::num::wide::wide;
 use crate::syntax::ast::{Operand, Ty};
 use std::cmp::Ordering;
 
@@ -71,16 +71,16 @@ macro_rules! compare {
         fn $name(rf: &mut RegFile, op: &AluOp, mask: u32) {
             let outcome = wide(
                 #[inline(always)]
-                |_| {
+                |w| {
                     let (x, y) = (<$t as Lane>::reg(rf, op.s[0]), <$t as Lane>::reg(rf, op.s[1]));
-                    let (mut lt, mut eq, mut un) = (0u32, 0u32, 0u32);
+                    let (mut lt, mut eq, mut un) = ([0; LANES], [0; LANES], [0; LANES]);
                     for l in 0..LANES {
                         let ($a, $b) = (<$t as Lane>::at(x, l), <$t as Lane>::at(y, l));
-                        lt |= u32::from($lt) << l;
-                        eq |= u32::from($eq) << l;
-                        un |= u32::from($un) << l;
+                        lt[l] = if $lt { !0 } else { 0 };
+                        eq[l] = if $eq { !0 } else { 0 };
+                        un[l] = if $un { !0 } else { 0 };
                     }
-                    Outcome { lt, eq, un }
+                    Outcome { lt: w.signs(&lt), eq: w.signs(&eq), un: w.signs(&un) }
                 },
             );
             let undef = <$t as Lane>::undef(rf, op.s[0]) | <$t as Lane>::undef(rf, op.s[1]);

@@ -4,7 +4,7 @@
 //! has its own decoder and its own set of qualifiers.
 
 use super::float::{round_bits, round_of, rounding};
-use super::lanes::{lane_fn, run_batch, warp_fn};
+use super::lanes::{batch_fn, lane_fn, warp_fn};
 use super::{AluClass, AluFn, AluInstr, Form, type_named};
 use crate::isa::operands::{Decoded, class_of};
 use crate::isa::regs::Class;
@@ -339,10 +339,10 @@ fn to_packed_half(c: &mut Form, to: &str) -> D {
     c.operands(&[Ty::B32, Ty::F32, Ty::F32])?;
     let f: AluFn = match (to, imm) {
         ("bf16x2", 0) => {
-            |rf, op, mask| run_batch::<2>(rf, op, mask, |[hi, lo]| crate::num::lanes::bf16x2_rn32(hi, lo))
+            batch_fn!(run_batch, 2; |w, x| crate::num::lanes::bf16x2_rn(w, x[0], x[1]))
         }
         (_, 0) => {
-            |rf, op, mask| run_batch::<2>(rf, op, mask, |[hi, lo]| crate::num::lanes::f16x2_rn32(hi, lo))
+            batch_fn!(run_batch, 2; |w, x| crate::num::lanes::f16x2_rn(w, x[0], x[1]))
         }
         ("bf16x2", _) => lane_fn!(m; |hi: u32, lo: u32| -> u32 {
             num::f32x2_to_half_x2(Half::Bf16, hi, lo, round_of(m), fit(m))

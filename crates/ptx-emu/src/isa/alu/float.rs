@@ -1,6 +1,6 @@
 //! Single- and double-precision arithmetic, packed `.f32x2`, and the mixed forms with 16-bit sources.
 
-use super::lanes::{lane_fn, run_batch, run_words, warp_fn};
+use super::lanes::{batch_fn, lane_fn, run_batch, run_words, warp_fn};
 use super::{AluClass, AluFn, AluInstr, Form};
 use crate::isa::operands::Decoded;
 use crate::num::fp::{self, MinMax, Mode};
@@ -70,17 +70,17 @@ macro_rules! batch {
 macro_rules! arith_fn {
     ($run:ident, $op:expr, $imm:expr) => {
         match ($op, $imm) {
-            ("add", 0) => batch!($run, 2; |imm, x| lanes::add_rn32::<false>(x[0], x[1])),
-            ("add", FTZ) => batch!($run, 2; |imm, x| lanes::add_rn32::<true>(x[0], x[1])),
+            ("add", 0) => batch_fn!($run, 2; |w, x| lanes::add_rn::<false>(w, x[0], x[1])),
+            ("add", FTZ) => batch_fn!($run, 2; |w, x| lanes::add_rn::<true>(w, x[0], x[1])),
             ("add", _) => batch!($run, 2; |imm, x| lanes::add32(x[0], x[1], mode(imm))),
-            ("sub", 0) => batch!($run, 2; |imm, x| lanes::sub_rn32::<false>(x[0], x[1])),
-            ("sub", FTZ) => batch!($run, 2; |imm, x| lanes::sub_rn32::<true>(x[0], x[1])),
+            ("sub", 0) => batch_fn!($run, 2; |w, x| lanes::sub_rn::<false>(w, x[0], x[1])),
+            ("sub", FTZ) => batch_fn!($run, 2; |w, x| lanes::sub_rn::<true>(w, x[0], x[1])),
             ("sub", _) => batch!($run, 2; |imm, x| lanes::sub32(x[0], x[1], mode(imm))),
-            ("mul", 0) => batch!($run, 2; |imm, x| lanes::mul_rn32::<false>(x[0], x[1])),
-            ("mul", FTZ) => batch!($run, 2; |imm, x| lanes::mul_rn32::<true>(x[0], x[1])),
+            ("mul", 0) => batch_fn!($run, 2; |w, x| lanes::mul_rn::<false>(w, x[0], x[1])),
+            ("mul", FTZ) => batch_fn!($run, 2; |w, x| lanes::mul_rn::<true>(w, x[0], x[1])),
             ("mul", _) => batch!($run, 2; |imm, x| lanes::mul32(x[0], x[1], mode(imm))),
-            ("fma" | "mad", 0) => batch!($run, 3; |imm, x| lanes::fma_rn32::<false>(x[0], x[1], x[2])),
-            ("fma" | "mad", FTZ) => batch!($run, 3; |imm, x| lanes::fma_rn32::<true>(x[0], x[1], x[2])),
+            ("fma" | "mad", 0) => batch_fn!($run, 3; |w, x| lanes::fma_rn::<false>(w, x[0], x[1], x[2])),
+            ("fma" | "mad", FTZ) => batch_fn!($run, 3; |w, x| lanes::fma_rn::<true>(w, x[0], x[1], x[2])),
             _ => batch!($run, 3; |imm, x| lanes::fma32(x[0], x[1], x[2], mode(imm))),
         }
     };
@@ -174,7 +174,20 @@ fn min_max(c: &mut Form, min: bool) -> D {
         return c.no("allowed: .xorsign.abs with two sources, .abs with three");
     }
     let imm = ftz | nan | xorsign | if abs && three { 8 } else { 0 };
+    const PLAIN: MinMax = MinMax { nan: false, ftz: false, xorsign_abs: false, abs: false };
     let f = match (min, three) {
+        (true, false) if imm == 0 => {
+            batch_fn!(run_batch, 2; |w, x| lanes::pick::<false>(w, x[0], x[1], PLAIN))
+        }
+        (false, false) if imm == 0 => {
+            batch_fn!(run_batch, 2; |w, x| lanes::pick::<true>(w, x[0], x[1], PLAIN))
+        }
+        (true, false) if imm == FTZ => {
+            batch_fn!(run_batch, 2; |w, x| lanes::pick::<false>(w, x[0], x[1], MinMax { ftz: true, ..PLAIN }))
+        }
+        (false, false) if imm == FTZ => {
+            batch_fn!(run_batch, 2; |w, x| lanes::pick::<true>(w, x[0], x[1], MinMax { ftz: true, ..PLAIN }))
+        }
         (true, false) => batch!(run_batch, 2; |imm, x| lanes::min32(x[0], x[1], min_max_mode(imm))),
         (false, false) => batch!(run_batch, 2; |imm, x| lanes::max32(x[0], x[1], min_max_mode(imm))),
         (true, true) => {

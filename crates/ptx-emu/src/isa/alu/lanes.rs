@@ -1,11 +1,15 @@
 //! Running one scalar function over the 32 lanes of a warp, with definedness.
 //!
-//! Two macros turn a scalar body into an [`AluFn`](super::AluFn). `lane_fn!` is for most of them: it erases the
+//! Macros turn a body into an [`AluFn`](super::AluFn). `lane_fn!` is for most of them: it erases the
 //! body's types, and one loop for all instructions calls it lane by lane. `warp_fn!` is for what inner loops are
-//! made of: a loop of its own over fixed-size arrays that the compiler vectorises, once for the baseline and once
-//! for AVX2+FMA. It is several times as fast and costs a hundred times as much to compile. There every lane is
-//! computed, masked or not: the operations are pure, so it costs nothing and keeps the loop free of branches; only
-//! the store looks at the mask.
+//! made of: a loop of its own over fixed-size arrays that the compiler vectorises for each kind of vectors
+//! ([`wide`](crate::num::wide::wide)). It is several times as fast and costs a hundred times as much to compile.
+//! There every lane is computed, masked or not: the operations are pure, so it costs nothing and keeps the loop free
+//! of branches; only the store looks at the mask. Where a source is undefined, the erased body runs instead.
+//! `batch_fn!` is for functions that are written for whole registers in the first place.
+//!
+//! In these loops, nothing that is not inlined may see the result under construction: a call elsewhere that takes
+//! its address makes the compiler keep it in memory, and often not vectorise at all.
 
 use super::AluOp;
 use crate::isa::regs::{Class, LANES, RegFile};
@@ -213,11 +217,12 @@ pub fn store64(rf: &mut RegFile, slot: u32, out: &[u64; LANES], mask: u32) {
     rf.u64[slot as usize] &= !mask;
 }
 
-/// Copies the lanes of `mask`; one copy of it for all instructions.
-#[inline(never)]
+/// Copies the lanes of `mask`.
+#[inline(always)]
 fn blend<T: Copy>(dst: &mut [T; LANES], out: &[T; LANES], mask: u32) {
     for l in 0..LANES {
-        dst[l] = if mask >> l & 1 != 0 { out[l] } else { dst[l] };
+        let (new, old) = (out[l], dst[l]);
+        dst[l] = if mask >> l & 1 != 0 { new } else { old };
     }
 }
 
@@ -290,8 +295,6 @@ pub trait Results: Copy {
     fn put(out: &mut Self::Out, l: usize, v: Self);
     /// Stores the lanes of `mask` and marks them defined.
     fn store(rf: &mut RegFile, d: &[u32; 4], out: &Self::Out, mask: u32);
-    /// Marks undefined bytes.
-    fn mark(rf: &mut RegFile, d: &[u32; 4], mask: u32, undef: &Undef);
 }
 
 impl<R: Lane> Results for R {
@@ -308,10 +311,6 @@ impl<R: Lane> Results for R {
     #[inline(always)]
     fn store(rf: &mut RegFile, d: &[u32; 4], out: &R::Out, mask: u32) {
         R::store(rf, d[0], out, mask);
-    }
-    #[inline(always)]
-    fn mark(rf: &mut RegFile, d: &[u32; 4], mask: u32, undef: &Undef) {
-        R::mark(rf, d[0], mask, undef);
     }
 }
 
@@ -333,11 +332,6 @@ impl<R: Lane, S: Lane> Results for (R, S) {
         R::store(rf, d[0], &out.0, mask);
         S::store(rf, d[1], &out.1, mask);
     }
-    #[inline(always)]
-    fn mark(rf: &mut RegFile, d: &[u32; 4], mask: u32, undef: &Undef) {
-        R::mark(rf, d[0], mask, undef);
-        S::mark(rf, d[1], mask, undef);
-    }
 }
 
 /// A scalar body with its types erased.
@@ -348,7 +342,8 @@ pub struct Scalar {
     pub srcs: &'static [(Class, u8)],
     /// Class of each destination.
     pub dsts: &'static [Class],
-    /// As for [`run`].
+    /// Which result bytes are undefined; without it, any undefined source byte makes the lane's whole result
+    /// undefined.
     pub shadow: Option<Shadow>,
 }
 
@@ -396,28 +391,20 @@ impl Scalar {
     }
 }
 
-/// Runs `f` over the lanes of `mask`. `shadow` says which result bytes are undefined; without it, any undefined
-/// source byte makes the lane's whole result undefined.
+/// Runs `f` over the lanes of `mask`, unless a source is undefined in one of them: then returns false.
 #[inline(always)]
-pub fn run<A: Args, R: Results>(
-    rf: &mut RegFile,
-    op: &AluOp,
-    mask: u32,
-    f: impl Fn(u64, A) -> R,
-    shadow: Option<Shadow>,
-) {
+#[must_use]
+pub fn run<A: Args, R: Results>(rf: &mut RegFile, op: &AluOp, mask: u32, f: impl Fn(u64, A) -> R) -> bool {
+    if A::undef(rf, &op.s) & mask != 0 {
+        return false;
+    }
     let regs = A::regs(rf, &op.s);
     let mut out = R::Out::default();
     for l in 0..LANES {
         R::put(&mut out, l, f(op.imm, A::at(regs, l)));
     }
-    if A::undef(rf, &op.s) & mask == 0 {
-        R::store(rf, &op.d, &out, mask);
-    } else {
-        let undef = undef_bytes(rf, op, A::SRCS, shadow);
-        R::store(rf, &op.d, &out, mask);
-        R::mark(rf, &op.d, mask, &undef);
-    }
+    R::store(rf, &op.d, &out, mask);
+    true
 }
 
 /// Runs a function of whole 32-bit registers (`N` sources, one result); all-or-nothing definedness.
@@ -428,13 +415,24 @@ pub fn run_batch<const N: usize>(
     mask: u32,
     f: impl Fn([&[u32; LANES]; N]) -> [u32; LANES],
 ) {
-    let out = f(std::array::from_fn(|i| &rf.r32[op.s[i] as usize].0));
-    let und = (0..N).fold(0, |u, i| u | rf.u32[op.s[i] as usize]) & mask;
-    store32(rf, op.d[0], &out, mask);
-    if und != 0 {
-        let undef = std::array::from_fn(|l| if und >> l & 1 != 0 { 0xff } else { 0 });
-        <u32 as Lane>::mark(rf, op.d[0], mask, &undef);
+    let mut srcs = [&[0; LANES]; N];
+    let mut undefined = 0;
+    for i in 0..N {
+        srcs[i] = &rf.r32[op.s[i] as usize].0;
+        undefined |= rf.u32[op.s[i] as usize];
     }
+    let out = f(srcs);
+    store32(rf, op.d[0], &out, mask);
+    if undefined & mask != 0 {
+        mark_whole(rf, op.d[0], undefined & mask);
+    }
+}
+
+/// Marks the lanes of `mask` of a 32-bit register as wholly undefined.
+#[cold]
+#[inline(never)]
+fn mark_whole(rf: &mut RegFile, slot: u32, mask: u32) {
+    <u32 as Lane>::mark(rf, slot, mask, &[0xff; LANES]);
 }
 
 /// Runs a function of whole 32-bit registers on both words of 64-bit registers (`.f32x2`): a register is 64
@@ -446,17 +444,28 @@ pub fn run_words<const N: usize>(
     mask: u32,
     f: impl Fn([&[u32; LANES]; N]) -> [u32; LANES],
 ) {
-    let srcs: [&[[u32; LANES]; 2]; N] =
-        std::array::from_fn(|i| pulp::bytemuck::cast_ref(&rf.r64[op.s[i] as usize].0));
-    let out = [f(std::array::from_fn(|i| &srcs[i][0])), f(std::array::from_fn(|i| &srcs[i][1]))];
-    let out: [u64; LANES] = pulp::bytemuck::cast(out);
-    let und = (0..N).fold(0, |u, i| u | rf.u64[op.s[i] as usize]) & mask;
-    let undef =
-        (und != 0).then(|| undef_bytes(rf, op, &[(Class::R64, 0xff); 4][..N], Some(super::shadow::words)));
-    <u64 as Lane>::store(rf, op.d[0], &out, mask);
-    if let Some(u) = undef {
-        <u64 as Lane>::mark(rf, op.d[0], mask, &u);
+    let mut srcs = [[&[0; LANES]; N]; 2];
+    let mut undefined = 0;
+    for i in 0..N {
+        let halves: &[[u32; LANES]; 2] = pulp::bytemuck::cast_ref(&rf.r64[op.s[i] as usize].0);
+        (srcs[0][i], srcs[1][i]) = (&halves[0], &halves[1]);
+        undefined |= rf.u64[op.s[i] as usize];
     }
+    let out: [u64; LANES] = pulp::bytemuck::cast([f(srcs[0]), f(srcs[1])]);
+    if undefined & mask == 0 {
+        store64(rf, op.d[0], &out, mask);
+    } else {
+        store_words(rf, op, N, &out, mask);
+    }
+}
+
+/// Stores the result of [`run_words`] where words of the sources are undefined.
+#[cold]
+#[inline(never)]
+fn store_words(rf: &mut RegFile, op: &AluOp, sources: usize, out: &[u64; LANES], mask: u32) {
+    let undef = undef_bytes(rf, op, &[(Class::R64, 0xff); 4][..sources], Some(super::shadow::words));
+    store64(rf, op.d[0], out, mask);
+    <u64 as Lane>::mark(rf, op.d[0], mask, &undef);
 }
 
 /// Undefined bytes of a result in every lane.
@@ -482,6 +491,22 @@ pub fn undef_bytes(rf: &RegFile, op: &AluOp, srcs: &[(Class, u8)], shadow: Optio
     })
 }
 
+/// Defines a scalar body as the function `scalar` and, with its types erased, as the constant `SCALAR`.
+macro_rules! scalar {
+    ($imm:ident; |$($a:ident: $A:ty),+| -> $R:ty $body:block, $shadow:expr) => {
+        use $crate::isa::alu::lanes::{Args, Results, Scalar};
+        #[inline(always)]
+        fn scalar($imm: u64, ($($a,)+): ($($A,)+)) -> $R $body
+        const SCALAR: Scalar = Scalar {
+            f: |imm, v| Results::to_bits(scalar(imm, Args::from_bits(v))),
+            srcs: <($($A,)+) as Args>::SRCS,
+            dsts: <$R as Results>::DSTS,
+            shadow: $shadow,
+        };
+    };
+}
+pub(super) use scalar;
+
 /// Makes an [`AluFn`](super::AluFn) from a scalar body.
 ///
 /// `lane_fn!(|a: u32, b: u32| -> u32 { a & b })`, with `imm;` in front to see the operation's immediate and
@@ -497,15 +522,7 @@ macro_rules! lane_fn {
         $crate::isa::alu::lanes::lane_fn!(@ $imm; |$($a: $A),+| -> $R $body, Some($shadow as $crate::isa::alu::lanes::Shadow))
     };
     (@ $imm:ident; |$($a:ident: $A:ty),+| -> $R:ty $body:block, $shadow:expr) => {{
-        use $crate::isa::alu::lanes::{Args, Results, Scalar};
-        #[inline(always)]
-        fn scalar($imm: u64, ($($a,)+): ($($A,)+)) -> $R $body
-        const SCALAR: Scalar = Scalar {
-            f: |imm, v| Results::to_bits(scalar(imm, Args::from_bits(v))),
-            srcs: <($($A,)+) as Args>::SRCS,
-            dsts: <$R as Results>::DSTS,
-            shadow: $shadow,
-        };
+        $crate::isa::alu::lanes::scalar!($imm; |$($a: $A),+| -> $R $body, $shadow);
         fn go(rf: &mut $crate::isa::regs::RegFile, op: &$crate::isa::alu::AluOp, mask: u32) {
             SCALAR.run(rf, op, mask);
         }
@@ -514,7 +531,7 @@ macro_rules! lane_fn {
 }
 pub(super) use lane_fn;
 
-/// As `lane_fn!`, with a vectorised loop of its own.
+/// As `lane_fn!`, with a vectorised loop of its own for warps whose sources are defined.
 macro_rules! warp_fn {
     (|$($a:ident: $A:ty),+| -> $R:ty $body:block $(, $shadow:expr)?) => {
         $crate::isa::alu::lanes::warp_fn!(_imm; |$($a: $A),+| -> $R $body $(, $shadow)?)
@@ -526,15 +543,41 @@ macro_rules! warp_fn {
         $crate::isa::alu::lanes::warp_fn!(@ $imm; |$($a: $A),+| -> $R $body, Some($shadow as $crate::isa::alu::lanes::Shadow))
     };
     (@ $imm:ident; |$($a:ident: $A:ty),+| -> $R:ty $body:block, $shadow:expr) => {{
-        #[inline(always)]
-        fn scalar($imm: u64, ($($a,)+): ($($A,)+)) -> $R $body
+        $crate::isa::alu::lanes::scalar!($imm; |$($a: $A),+| -> $R $body, $shadow);
         fn go(rf: &mut $crate::isa::regs::RegFile, op: &$crate::isa::alu::AluOp, mask: u32) {
-            $crate::num::lanes::wide(
+            let done = $crate::num::wide::wide(
                 #[inline(always)]
-                |_| $crate::isa::alu::lanes::run(rf, op, mask, scalar, $shadow),
+                |_| $crate::isa::alu::lanes::run(rf, op, mask, scalar),
             );
+            if !done {
+                SCALAR.run(rf, op, mask);
+            }
         }
         go as $crate::isa::alu::AluFn
     }};
 }
 pub(super) use warp_fn;
+
+/// Makes an [`AluFn`](super::AluFn) from a function of whole registers that is written for vectors: `run` is
+/// [`run_batch`] or [`run_words`], `w` says which vectors the loop is compiled for.
+///
+/// `batch_fn!(run_batch, 2; |w, x| lanes::add_rn::<true>(w, x[0], x[1]))`
+macro_rules! batch_fn {
+    ($run:ident, $n:literal; |$w:ident, $x:ident| $e:expr) => {
+        (|rf, op, mask| {
+            $crate::num::wide::wide(
+                #[inline(always)]
+                |$w| {
+                    $crate::isa::alu::lanes::$run::<$n>(
+                        rf,
+                        op,
+                        mask,
+                        #[inline(always)]
+                        |$x| $e,
+                    )
+                },
+            )
+        }) as $crate::isa::alu::AluFn
+    };
+}
+pub(super) use batch_fn;

@@ -5,7 +5,7 @@ use super::logic::{copy_pred, not_pred};
 use super::{AluClass, AluFn, AluInstr, AluOp, Form, by_ty, shadow};
 use crate::isa::operands::{Decoded, class_of};
 use crate::isa::regs::{Class, LANES, RegFile};
-use crate::num::lanes::wide as wide_vectors;
+use crate::num::wide::wide as wide_vectors;
 use crate::syntax::ast::{Operand, Ty};
 
 type D = Decoded<Option<AluInstr>>;
@@ -137,38 +137,47 @@ fn unpack(c: &mut Form, ty: Ty, to: &[Operand], from: &Operand) -> D {
 /// Splits a 32-bit register into `N` elements of `B` bytes.
 fn split32<const N: usize, const B: usize>(rf: &mut RegFile, op: &AluOp, mask: u32) {
     let s = op.s[0] as usize;
-    let (src, undef) = (rf.r32[s].0, rf.u32[s] & mask);
+    let undef = rf.u32[s] & mask;
     // A destination may be the source itself, so its bytes are read before anything is written.
     let bytes = if undef != 0 { rf.b32[s] } else { [0; LANES] };
-    for i in 0..N {
-        let part = |v: u32| v >> (8 * B * i) & ones(B);
-        let out = lanes_of(
-            #[inline(always)]
-            |l| part(src[l]),
-        );
-        store32(rf, op.d[i], &out, mask);
-        if undef != 0 {
-            mark_part::<B>(rf, op.d[i], undef, &bytes, i);
-        }
+    wide_vectors(
+        #[inline(always)]
+        |_| {
+            let src = rf.r32[s].0;
+            for i in 0..N {
+                let mut out = [0; LANES];
+                for l in 0..LANES {
+                    out[l] = src[l] >> (8 * B * i) & ones(B);
+                }
+                store32(rf, op.d[i], &out, mask);
+            }
+        },
+    );
+    if undef != 0 {
+        (0..N).for_each(|i| mark_part::<B>(rf, op.d[i], undef, &bytes, i));
     }
 }
 
 /// Splits a 64-bit register into `N` elements of `B` bytes.
 fn split64<const N: usize, const B: usize>(rf: &mut RegFile, op: &AluOp, mask: u32) {
     let s = op.s[0] as usize;
+    // The source is a 64-bit register and the results are 32-bit ones, so they cannot overlap.
+    wide_vectors(
+        #[inline(always)]
+        |_| {
+            for i in 0..N {
+                let mut out = [0; LANES];
+                for l in 0..LANES {
+                    out[l] = (rf.r64[s].0[l] >> (8 * B * i)) as u32 & ones(B);
+                }
+                store32(rf, op.d[i], &out, mask);
+            }
+        },
+    );
     let undef = rf.u64[s] & mask;
-    for i in 0..N {
-        // The source is a 64-bit register and the results are 32-bit ones, so they cannot overlap.
-        let src = &rf.r64[s].0;
-        let out = lanes_of(
-            #[inline(always)]
-            |l| (src[l] >> (8 * B * i)) as u32 & ones(B),
-        );
-        store32(rf, op.d[i], &out, mask);
-        if undef != 0 {
-            let bytes = rf.b64[s];
-            mark_part::<B>(rf, op.d[i], undef, &bytes, i);
-        }
+    if undef != 0 {
+        let bytes = rf.b64[s];
+        (0..N).for_each(|i| mark_part::<B>(rf, op.d[i], undef, &bytes, i));
     }
 }
 
@@ -176,21 +185,6 @@ fn split64<const N: usize, const B: usize>(rf: &mut RegFile, op: &AluOp, mask: u
 #[inline(always)]
 fn ones(bytes: usize) -> u32 {
     u32::MAX >> (32 - 8 * bytes)
-}
-
-/// Builds a 32-bit result lane by lane, compiled for the vectors this machine has.
-#[inline(always)]
-fn lanes_of(f: impl Fn(usize) -> u32) -> [u32; LANES] {
-    wide_vectors(
-        #[inline(always)]
-        |_| {
-            let mut out = [0; LANES];
-            for l in 0..LANES {
-                out[l] = f(l);
-            }
-            out
-        },
-    )
 }
 
 /// Marks the undefined bytes of element `i` (of `B` bytes) in the lanes of `undef`.

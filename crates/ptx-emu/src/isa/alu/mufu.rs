@@ -1,7 +1,7 @@
 //! Division, roots and the functions of the special function unit.
 
 use super::float::{round_bits, round_of, rounding};
-use super::lanes::{lane_fn, run_batch};
+use super::lanes::{batch_fn, lane_fn, run_batch};
 use super::{AluClass, AluFn, AluInstr, Form, shadow};
 use crate::isa::operands::Decoded;
 use crate::num::fp::{self, Mode};
@@ -96,8 +96,8 @@ pub fn functions(c: &mut Form) -> D {
     }
     let ftz = c.flag("ftz");
     let f = match (c.op.mnemonic.as_str(), ty, ftz) {
-        ("ex2", Ty::F32, true) => batch1!(mufu::ex2_ftz32),
-        ("ex2", Ty::F32, false) => batch1!(mufu::ex2_32),
+        ("ex2", Ty::F32, true) => batch_fn!(run_batch, 1; |w, x| mufu::ex2_ftz_lanes(w, x[0])),
+        ("ex2", Ty::F32, false) => batch_fn!(run_batch, 1; |w, x| mufu::ex2_lanes(w, x[0])),
         ("lg2", Ty::F32, true) => batch1!(mufu::lg2_ftz32),
         ("lg2", Ty::F32, false) => each!(mufu::lg2),
         ("sin", Ty::F32, true) => each!(mufu::sin_ftz),

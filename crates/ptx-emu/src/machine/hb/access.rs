@@ -350,25 +350,36 @@ impl Machine<'_> {
         op: &super::super::ops::MmaOp,
         bytes: u32,
     ) -> Res<()> {
-        let e = self.hb_pipe(c, w, pc, l);
-        if e == 0 {
-            return Ok(());
+        match self.hb_pipe(c, w, pc, l) {
+            0 => Ok(()),
+            e => self.hb_both(c, w, |m, c, w| m.hb_mma_here(c, (w, pc, l), e, op, bytes)),
         }
+    }
+
+    /// Those of one CTA.
+    fn hb_mma_here(
+        &mut self,
+        c: &mut Cta,
+        (w, pc, l): (usize, u32, usize),
+        e: u32,
+        op: &super::super::ops::MmaOp,
+        bytes: u32,
+    ) -> Res<()> {
         let rows = if op.layout == DLayout::F { 0x55u8 << (op.d.0 / 16) } else { 0xff };
         let mut operands = vec![op.b.clone()];
         match &op.a {
             MmaSource::Shared(a) => operands.push(a.clone()),
             MmaSource::Tmem(_, col) => self.hb_cells(c, w, pc, e, 1 << l, (*col, 8, rows), Does::Read)?,
         }
-        if let Some(s) = &op.scale {
-            self.hb_cells(c, w, pc, e, 1 << l, (s.a, 4, 0xff), Does::Read)?;
-            self.hb_cells(c, w, pc, e, 1 << l, (s.b, op.desc.n.div_ceil(32), 0xff), Does::Read)?;
+        for (at, n) in op.scale.iter().flat_map(|s| op.scale_columns(s)) {
+            self.hb_cells(c, w, pc, e, 1 << l, (at, n, 0xff), Does::Read)?;
         }
         for addrs in operands {
             let list = self.hb_granule_list(&addrs, bytes);
             self.hb_granules(c, w, pc, e, 1 << l, list.iter().copied(), Does::Read)?;
         }
-        let masked = |r: u32| op.mask[0] >> (16 * r) & 0xffff == 0xffff;
+        let spared = op.spared(self.prog.pair, c.rank);
+        let masked = |r: u32| spared >> (16 * r) & 0xffff == 0xffff;
         let rows = (0..8).filter(|&r| masked(r)).fold(rows, |rows, r| rows & !(1 << r));
         self.hb_cells(c, w, pc, e, 1 << l, (op.d.1, op.columns(), rows), Does::Write)
     }
@@ -387,8 +398,11 @@ impl Machine<'_> {
         if e == 0 {
             return Ok(());
         }
-        self.hb_granules(c, w, pc, e, 1 << l, granules(addrs, 16).into_iter(), Does::Read)?;
-        self.hb_cells(c, w, pc, e, 1 << l, to, Does::Write)
+        let list = granules(addrs, 16);
+        self.hb_both(c, w, |m, c, w| {
+            m.hb_granules(c, w, pc, e, 1 << l, list.iter().copied(), Does::Read)?;
+            m.hb_cells(c, w, pc, e, 1 << l, to, Does::Write)
+        })
     }
 
     /// Shared-memory operands of a wgmma of warp `w`.
@@ -462,7 +476,7 @@ impl Machine<'_> {
         }
         let on = c.warps[w].live;
         let e = self.hb_event(c, w, pc, on, Kind::Dealloc, End::Issue);
-        self.hb_cells(c, w, pc, e, on, (col, cols, 0xff), Does::Write)
+        self.hb_both(c, w, |m, c, w| m.hb_cells(c, w, pc, e, on, (col, cols, 0xff), Does::Write))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -476,10 +490,9 @@ impl Machine<'_> {
         (col, cols, rows): Cells,
         does: Does,
     ) -> Res<()> {
-        let kind = self.hb.events.get(e).kind;
+        let (kind, far) = (self.hb.events.get(e).kind, self.hb_far(w, on.trailing_zeros()));
         let CtaHb { cta, warps, tmem, .. } = &mut c.hb;
-        let know = warps[w].know(on.trailing_zeros());
-        let v = View { cta: *cta, warp: w as u32, lanes: on, kind, know };
+        let v = view(warps, *cta, &far, (w, on), kind);
         let mine = if kind == Kind::Dealloc { stamp(e, on) } else { stamp(e, 0) };
         match tmem.access(&self.hb.events, &v, (col, cols), rows, does, mine) {
             None => Ok(()),

@@ -10,6 +10,7 @@ use super::super::run::{Machine, Res};
 use super::super::shared::WINDOW_BASE;
 use super::clock::Know;
 use super::event::{End, Kind, View, stamp};
+use super::far::Far;
 use super::lanes::WarpHb;
 use super::shared::Does;
 use super::{CtaHb, Fork};
@@ -113,9 +114,18 @@ impl Machine<'_> {
             return Ok(());
         }
         let by = abroad(c.rank, w);
-        self.on(c, rank, |m, c| m.hb_mbar_use(c, by, pc, 1 << l, addr))?;
+        self.on(c, rank, |m, c| {
+            m.hb_mbar_use(c, by, pc, 1 << l, addr)?;
+            m.hb_mbar_far(c, by, pc, 1 << l, addr);
+            m.hb_arrive_scope(c, (by, pc, l), addr, b);
+            m.hb_arrive_phase(c, by, pc, 1 << l, addr, b);
+            Ok(())
+        })?;
         if matches!(b.op, MbarOp::ExpectTx | MbarOp::CompleteTx) {
             return Ok(());
+        }
+        if !b.relaxed {
+            c.hb.far_note(w, 1 << l, pc, Far::Peer(rank, addr), false);
         }
         let (cta, warp) = (c.hb.cta, &mut c.hb.warps[w]);
         let know = if b.relaxed {

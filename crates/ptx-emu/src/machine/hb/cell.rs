@@ -5,6 +5,8 @@
 //! oldest are forgotten (a race with one of those can be missed).
 
 use super::event::{End, Events, Kind, Scope, Stamp, View, event_of};
+use super::fence::{self, Side};
+use crate::fault::Code;
 
 /// Readers remembered side by side.
 const MOST_READERS: usize = 64;
@@ -41,6 +43,26 @@ pub enum Clash {
         /// It wrote.
         wrote: bool,
     },
+    /// Both are tcgen05 operations, the second is ordered after the first, but without a `tcgen05.fence` (strict).
+    Tensor {
+        /// The earlier access.
+        earlier: Stamp,
+        /// It wrote.
+        wrote: bool,
+        /// What is missing.
+        side: Side,
+    },
+}
+
+impl Clash {
+    /// The code of a finding that is no fault.
+    pub fn strict(self) -> Option<Code> {
+        match self {
+            Clash::Unfenced { .. } => Some(Code::StrictProxyOrder),
+            Clash::Tensor { .. } => Some(Code::StrictTensorFence),
+            _ => None,
+        }
+    }
 }
 
 /// Lists of readers of cells that have several.
@@ -102,7 +124,14 @@ fn strong(events: &Events, s: Stamp, v: &View<'_>) -> bool {
 }
 
 /// An earlier access against one that must come after it.
-fn clash(events: &Events, s: Stamp, v: &View<'_>, mine: Stamp, wrote: bool, writes: bool) -> Option<Clash> {
+pub fn clash(
+    events: &Events,
+    s: Stamp,
+    v: &View<'_>,
+    mine: Stamp,
+    wrote: bool,
+    writes: bool,
+) -> Option<Clash> {
     if s == 0 || event_of(s) == event_of(mine) || strong(events, s, v) {
         return None;
     }
@@ -118,6 +147,9 @@ fn clash(events: &Events, s: Stamp, v: &View<'_>, mine: Stamp, wrote: bool, writ
     if !events.ordered(s, v) {
         return Some(Clash::Race { earlier: s, wrote });
     }
+    if let Some(side) = fence::missing(events, s, v) {
+        return Some(Clash::Tensor { earlier: s, wrote, side });
+    }
     if !asynchronous(v.kind) || !e.kind.generic() || events.fenced(s, v) {
         return None;
     }
@@ -126,6 +158,12 @@ fn clash(events: &Events, s: Stamp, v: &View<'_>, mine: Stamp, wrote: bool, writ
         (false, true) if !events.consumed(s, v) && e.end == End::Issue => Some(Clash::InFlight(s)),
         _ => Some(Clash::Unfenced { earlier: s, wrote }),
     }
+}
+
+/// Whether a neighbour with the same history need not be looked at: nothing is wrong, or it would be the same finding
+/// about a whole tile of tensor memory.
+fn said_once(found: Option<Clash>) -> bool {
+    matches!(found, None | Some(Clash::Tensor { .. }))
 }
 
 impl Cell {
@@ -147,7 +185,7 @@ impl Cell {
         let mut found = None;
         if self.write != memo.write {
             found = clash(events, self.write, v, mine, true, false);
-            if found.is_none() {
+            if said_once(found) {
                 memo.write = self.write;
             }
         }
@@ -200,30 +238,45 @@ impl Cell {
         mine: Stamp,
         memo: &mut Memo,
     ) -> Option<Clash> {
+        let found = self.may_write(lists, events, v, mine, memo);
+        lists.drop(self.read);
+        // Several lanes of one instruction: one of them wrote last, nobody knows which.
+        let together = if event_of(self.write) == event_of(mine) { self.write } else { 0 };
+        *self = Cell { write: mine | together, read: 0 };
+        found
+    }
+
+    /// What a write by `v` would find.
+    #[inline]
+    pub fn may_write(
+        &self,
+        lists: &Lists,
+        events: &Events,
+        v: &View<'_>,
+        mine: Stamp,
+        memo: &mut Memo,
+    ) -> Option<Clash> {
         let mut found = None;
         if self.write != memo.write {
             found = clash(events, self.write, v, mine, true, true);
-            if found.is_none() {
+            if said_once(found) {
                 memo.write = self.write;
             }
         }
         if self.read != 0 && self.read != memo.read {
             let worse = |a: Option<Clash>, b: Option<Clash>| match (a, b) {
-                (None | Some(Clash::Unfenced { .. }), Some(b)) => Some(b),
+                (None, Some(b)) => Some(b),
+                (Some(a), Some(b)) if a.strict().is_some() => Some(b),
                 _ => a,
             };
             let one = [self.read];
             let all = if self.read & LIST == 0 { &one[..] } else { lists.of(self.read) };
             let readers = all.iter().fold(None, |f, &s| worse(f, clash(events, s, v, mine, false, true)));
-            if readers.is_none() && self.read & LIST == 0 {
+            if said_once(readers) && self.read & LIST == 0 {
                 memo.read = self.read;
             }
             found = worse(found, readers);
-            lists.drop(self.read);
         }
-        // Several lanes of one instruction: one of them wrote last, nobody knows which.
-        let together = if event_of(self.write) == event_of(mine) { self.write } else { 0 };
-        *self = Cell { write: mine | together, read: 0 };
         found
     }
 

@@ -94,6 +94,8 @@ pub struct Part {
     warps: Vec<Seen>,
     /// By counter.
     counts: Vec<u32>,
+    /// By warp: up to when its tcgen05 operations are behind a `tcgen05.fence::before_thread_sync` of its own.
+    behind: Vec<u32>,
 }
 
 impl Part {
@@ -112,6 +114,17 @@ impl Part {
         &mut self.warps[w as usize]
     }
 
+    /// Up to when tcgen05 operations of warp `w` are behind its `tcgen05.fence::before_thread_sync`; 0: none.
+    #[inline]
+    pub fn behind(&self, w: u32) -> u32 {
+        self.behind.get(w as usize).copied().unwrap_or(0)
+    }
+
+    /// Warp `w` executed one.
+    pub fn raise_behind(&mut self, w: u32, time: u32) {
+        raise(&mut self.behind, w, time);
+    }
+
     /// Value of a counter.
     #[inline]
     pub fn count(&self, id: u32) -> u32 {
@@ -120,16 +133,13 @@ impl Part {
 
     /// Raises a counter.
     pub fn raise(&mut self, id: u32, n: u32) {
-        if self.counts.len() <= id as usize {
-            self.counts.resize(id as usize + 1, 0);
-        }
-        let c = &mut self.counts[id as usize];
-        *c = (*c).max(n);
+        raise(&mut self.counts, id, n);
     }
 
     fn within(&self, other: &Part) -> bool {
         self.counts.iter().enumerate().all(|(i, &n)| n <= other.count(i as u32))
             && self.warps.iter().enumerate().all(|(w, s)| s.within(other.warp(w as u32)))
+            && self.behind.iter().enumerate().all(|(w, &t)| t <= other.behind(w as u32))
     }
 
     fn join(&mut self, other: &Part) {
@@ -139,7 +149,19 @@ impl Part {
         for (i, &n) in other.counts.iter().enumerate().filter(|(_, n)| **n != 0) {
             self.raise(i as u32, n);
         }
+        for (w, &t) in other.behind.iter().enumerate().filter(|(_, t)| **t != 0) {
+            self.raise_behind(w as u32, t);
+        }
     }
+}
+
+/// Raises one of a list of numbers that are 0 past its end.
+fn raise(list: &mut Vec<u32>, i: u32, n: u32) {
+    if list.len() <= i as usize {
+        list.resize(i as usize + 1, 0);
+    }
+    let x = &mut list[i as usize];
+    *x = (*x).max(n);
 }
 
 /// A clock over all CTAs that something is known of. Parts are shared until they are changed.
@@ -194,10 +216,12 @@ pub struct Know {
     pub all: Clock,
     /// Generic accesses behind a `fence.proxy.async` on the way here: asynchronous ones may follow them.
     pub fenced: Clock,
+    /// What was known at the last `tcgen05.fence::after_thread_sync`. It is nobody else's: see [`Know::join`].
+    pub after: Clock,
 }
 
 impl Know {
-    /// Learns what `other` knows.
+    /// Learns what `other` has published.
     pub fn join(&mut self, other: &Know) {
         self.all.join(&other.all);
         self.fenced.join(&other.fenced);

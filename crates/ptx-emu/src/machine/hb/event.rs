@@ -232,9 +232,9 @@ impl Events {
                 return true;
             }
         }
-        if e.kind == Kind::Pipe && v.kind == Kind::Pipe {
-            // The pipe works in issue order, so it is enough that the issue came before.
-            return e.cta == v.cta && e.warp == v.warp && e.lanes == v.lanes
+        if e.kind == Kind::Pipe && v.kind == Kind::Pipe && e.cta == v.cta {
+            // A CTA's pipe works in issue order, so it is enough that the issue came before.
+            return e.warp == v.warp && e.lanes == v.lanes
                 || v.know.all.part(e.cta).is_some_and(|p| p.warp(e.warp).covers(e.lanes, e.time));
         }
         match e.end {

@@ -114,6 +114,7 @@ impl WarpHb {
         self.each(lanes, |g| {
             one.lanes |= g.lanes;
             one.know.join(&g.know);
+            one.know.after.join(&g.know.after);
             let pairs = one.released.iter_mut().zip(&g.released);
             for (mine, theirs) in pairs.chain(one.acquired.iter_mut().zip(&g.acquired)) {
                 if let Some(k) = theirs {

@@ -14,14 +14,15 @@
 //!
 //! **No false alarm**, because only what PTX calls a conflict is one, and every edge of PTX is here. More edges are
 //! here than PTX promises, where the hardware's order is relied on everywhere: all `.sync` instructions order the
-//! lanes that meet at them, matrix instructions execute in issue order, `tcgen05.fence` is not asked for, a commit
+//! lanes that meet at them, matrix instructions execute in issue order, a hand-off without its `tcgen05.fence` orders (strict, [`fence`]), a commit
 //! publishes all that its thread had done.
 //!
 //! **Clusters** ([`between`]): the cluster barrier joins what all its arrivals publish; arrivals on a peer's mbarrier,
 //! multicast, `st.async` and copies between CTAs publish what their issuer knew. A relaxed arrival on the cluster
-//! barrier counts as a release, a `.cta` scope on a peer's barrier as one of the cluster, and `st.async`, `red.async`
-//! and reducing copies between CTAs need no proxy fence: all that is silence, not a promise. Launches of CTA pairs
-//! are judged by leases instead: nothing here knows that a pair's matrix instruction uses two tensor memories.
+//! barrier counts as a release, a `.cta` scope on a peer's barrier as one of the cluster (strict, [`scope`]), and
+//! `st.async`, `red.async` and reducing copies between CTAs need no proxy fence: all that is silence, not a promise.
+//!
+//! **CTA pairs** ([`pair`]): a matrix operation is its issuer's and stands in the shadows of both CTAs.
 //!
 //! **What it can miss**: what those extra edges hide; several lanes or warps that write the same value to the same bytes by one instruction;
 //! readers of a cell beyond the 64 latest unordered ones; in global memory what [`global`] says; races on memory that
@@ -31,11 +32,18 @@
 mod access;
 mod between;
 mod cell;
+mod chain;
 mod clock;
 mod event;
+mod far;
+mod fence;
 mod global;
+mod guess;
 mod lanes;
+mod pair;
+mod phase;
 mod report;
+mod scope;
 mod shared;
 mod sync;
 mod tmem;
@@ -88,6 +96,14 @@ struct Phases {
     done: Know,
     /// Its initialisation.
     init: u32,
+    /// Releases that carried the initialisation beyond the CTA.
+    published: Vec<fence::Published>,
+    /// Who arrived in this phase and the last.
+    arrivals: phase::Arrivals,
+    /// Last arrival of a thread of another CTA.
+    far: Option<Event>,
+    /// The same in the phases that are complete.
+    far_done: Option<Event>,
 }
 
 /// An asynchronous operation under way.
@@ -126,6 +142,8 @@ pub struct CtaHb {
     /// Per warp: loads whose registers nobody has used.
     loads: Vec<Vec<Loaded>>,
     trails: Vec<trail::Trail>,
+    /// Per warp, in a cluster of several CTAs: what can be said of them to one another.
+    far: Vec<far::FarTrail>,
     /// Event of the global side of the bulk load that is being issued.
     source_of_load: u32,
     /// Per thread: its bulk stores at each commit that no wait has covered, and the commits before those.

@@ -6,12 +6,13 @@ use super::super::names;
 use super::super::run::{Machine, Res, Stop};
 use super::super::shared::WINDOW_BASE;
 use super::cell::Clash;
+use super::chain::Pair;
 use super::event::{Event, Kind, event_of};
 use super::shared::Does;
 use crate::fault::{Code, Fault, Site};
 
 impl Machine<'_> {
-    fn hb_site(&self, e: &Event, lanes: u32, what: String) -> Site {
+    pub(super) fn hb_site(&self, e: &Event, lanes: u32, what: String) -> Site {
         let [gx, gy, _] = self.launch.grid.map(|x| x.max(1));
         let cta = [e.cta % gx, e.cta / gx % gy, e.cta / gx / gy];
         let lanes = if lanes == 0 { e.lanes } else { lanes };
@@ -51,7 +52,10 @@ impl Machine<'_> {
         does: Does,
         clash: Clash,
     ) -> Res<()> {
-        let what = format!("tensor memory {}", names::column(&self.launch.annotations, col));
+        let mut what = format!("tensor memory {}", names::column(&self.launch.annotations, col));
+        if home(at.0 as u32).0.is_some() {
+            what += &format!(" of CTA {:?} (rank {} of the cluster)", c.id, c.rank);
+        }
         self.hb_clash(c, at, e, &what, (Code::LeaseTmem, Code::LeaseTmem), does, clash)
     }
 
@@ -69,16 +73,28 @@ impl Machine<'_> {
         clash: Clash,
     ) -> Res<()> {
         let (s, wrote) = match clash {
-            Clash::Race { earlier, wrote } | Clash::Unfenced { earlier, wrote } => (earlier, wrote),
+            Clash::Race { earlier, wrote }
+            | Clash::Unfenced { earlier, wrote }
+            | Clash::Tensor { earlier, wrote, .. } => (earlier, wrote),
             Clash::NoFence(s) => (s, true),
             Clash::InFlight(s) => (s, false),
         };
         let (mine, e) = (self.hb.events.get(e).kind, *self.hb.events.get(event_of(s)));
+        let strict = clash.strict();
+        if strict.is_some_and(|code| self.strict_known(code, pc, e.pc)) {
+            return Ok(());
+        }
         let (me, by) = (self.opcode(pc), self.opcode(e.pc));
         let verb = if does == Does::Write { "written" } else { "read" };
         let did = if wrote { "write" } else { "read" };
         let own = e.warp == w as u32 && e.cta == c.hb.cta;
         let earlier = self.hb_site(&e, s as u32, format!("{did}: {by}"));
+        let lanes = if s as u32 == 0 { e.lanes } else { s as u32 };
+        let pair = Pair { c, now: (w, pc, on), kind: mine, id: event_of(s), e: &e, lanes, wrote };
+        let fence = |after: &str| match self.hb_fence_place(&pair) {
+            Some(place) => format!("fence.proxy.async {place}"),
+            None => format!("fence.proxy.async {after}"),
+        };
         let f = match clash {
             Clash::Race { .. } => {
                 let code = if e.kind.ordinary() && mine.ordinary() { codes.0 } else { codes.1 };
@@ -89,27 +105,34 @@ impl Machine<'_> {
                     format!("{what} is {verb} by `{me}` while `{by}` may still {did} it")
                 };
                 let mut f = Fault::new(code, text);
-                f.notes = self.hb_trail(c, w, on, &e, s as u32);
-                f.missing(missing(&e, mine, wrote, own, codes.0))
+                // What another CTA handed over is told by its own account; the break is looked for within one.
+                f.notes = self.hb_far_trail(c, w, on, &e, s as u32);
+                let words = match f.notes.is_empty() {
+                    true => self.hb_break(&pair).unwrap_or_default(),
+                    false => Default::default(),
+                };
+                f.notes.extend(words.notes);
+                f.missing(words.missing.unwrap_or_else(|| missing(&e, mine, wrote, own, codes.0).into()))
             }
             Clash::NoFence(_) => Fault::new(
                 Code::ProxyFence,
                 format!("{what} is read by `{me}` after `{by}` wrote it, with no fence.proxy.async on the way"),
             )
-            .missing("fence.proxy.async by the writer after its stores, then the barrier that hands them over"),
+            .missing(fence("by the writer after its stores, then the barrier that hands them over")),
             Clash::InFlight(_) => Fault::new(
                 Code::RaceLoad,
                 format!("{what} is overwritten by `{me}` while `{by}` may still be reading it"),
             )
-            .missing("a use of a loaded register, or fence.proxy.async, between the load and the hand-off"),
+            .missing(format!("a use of a loaded register, or {}", fence("between the load and the hand-off"))),
             Clash::Unfenced { .. } => Fault::new(
                 Code::StrictProxyOrder,
                 format!("{what} is {verb} by `{me}` after the {did} by `{by}`, with no fence.proxy.async on the way"),
             )
-            .missing("fence.proxy.async after the first access, then the hand-off"),
+            .missing(fence("after the first access, then the hand-off")),
+            Clash::Tensor { side, .. } => self.hb_tensor_fault(pc, &e, what, verb, did, side),
         };
         let f = f.earlier(earlier);
-        if let Clash::Unfenced { .. } = clash {
+        if strict.is_some() {
             self.strict(c, w, pc, e.pc, f);
             return Ok(());
         }
@@ -134,6 +157,14 @@ impl Machine<'_> {
                 "bar.sync (or another barrier) after mbarrier.init, before any other thread uses it",
             )
         };
+        let missing = format!(
+            "{missing}: {} lane {} initialises it at {}, and lane {l} of {} has not met it since when it comes to {}",
+            self.who(e.warp),
+            e.lanes.trailing_zeros(),
+            self.line(e.pc),
+            self.who(w as u32),
+            self.line(pc)
+        );
         let text = format!(
             "{name} is used by `{}`, and nothing orders that after its initialisation",
             self.opcode(pc)

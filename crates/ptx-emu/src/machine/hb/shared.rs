@@ -171,7 +171,8 @@ impl Bytes {
 /// The graver of two findings, the first of equals.
 pub fn worst(a: Option<Clash>, b: Option<Clash>) -> Option<Clash> {
     match (a, b) {
-        (None | Some(Clash::Unfenced { .. }), Some(_)) => b,
+        (None, Some(_)) => b,
+        (Some(first), Some(_)) if first.strict().is_some() => b,
         _ => a,
     }
 }

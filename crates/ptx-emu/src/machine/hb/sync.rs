@@ -7,6 +7,8 @@ use super::super::ops::{Kind as OpKind, OpId, Pending};
 use super::super::run::{Machine, Res};
 use super::clock::Know;
 use super::event::{End, Kind, Scope, View, stamp};
+use super::far::Far;
+use super::phase::Arrivals;
 use super::trail::At;
 use super::{CtaHb, Fork, Phases, Stream};
 
@@ -34,6 +36,8 @@ impl CtaHb {
         if let Some(b) = self.mbars.get_mut(&addr) {
             b.arrived.all.part_mut(self.cta).raise(b.id, b.base + phases as u32);
             b.done = b.arrived.clone();
+            b.far_done = b.far_done.or(b.far);
+            b.arrivals.next();
         }
     }
 
@@ -65,8 +69,9 @@ impl CtaHb {
 
     /// Lanes arrive on the cluster barrier. A relaxed arrival counts too: it orders at least the initialisation of
     /// mbarriers behind their fence.
-    pub fn cluster_arrive(&mut self, w: usize, lanes: u32) {
+    pub fn cluster_arrive(&mut self, w: usize, pc: u32, lanes: u32) {
         if self.on {
+            self.far_note(w, lanes, pc, Far::Cluster, false);
             let know = self.warps[w].release(self.cta, w as u32, lanes);
             self.cluster.0.join(&know);
         }
@@ -85,9 +90,10 @@ impl CtaHb {
     }
 
     /// Lanes have waited for it.
-    pub fn cluster_waited(&mut self, w: usize, lanes: u32) {
+    pub fn cluster_waited(&mut self, w: usize, pc: u32, lanes: u32) {
         if self.on {
             self.warps[w].acquire(lanes, &self.cluster.1);
+            self.far_note(w, lanes, pc, Far::Cluster, true);
         }
     }
 
@@ -98,6 +104,7 @@ impl CtaHb {
         }
         if !relaxed {
             self.note(w, lanes, pc, At::Mbar(addr), false);
+            self.far_note(w, lanes, pc, Far::Own(addr), false);
         }
         let Some(b) = self.mbars.get_mut(&addr) else { return };
         if !relaxed {
@@ -131,6 +138,7 @@ impl CtaHb {
         }
         self.warps[w].acquire(lanes, &b.done);
         self.note(w, lanes, pc, At::Mbar(addr), true);
+        self.far_note(w, lanes, pc, Far::Own(addr), true);
     }
 
     /// A `fence.proxy.async`.
@@ -153,12 +161,13 @@ impl CtaHb {
         &mut self.forks.entry(op).insert_entry(Fork { events, know }).into_mut().know
     }
 
-    /// A commit by lane `l`.
-    pub fn commit(&mut self, w: usize, pc: u32, l: usize, op: OpId, mbar: u32) {
+    /// A commit by lane `l` to the barriers at `mbar` of the CTAs of the ranks `to`.
+    pub fn commit(&mut self, w: usize, pc: u32, l: usize, op: OpId, (mbar, to): (u32, &[u32])) {
         if !self.on {
             return;
         }
         self.note(w, 1 << l, pc, At::Commit(mbar), false);
+        self.far_note(w, 1 << l, pc, Far::Commit(mbar, to.iter().fold(0, |m, r| m | 1 << r)), false);
         let ((id, n), cta) = (self.stream(Stream::Mma(w as u32, l as u32)), self.cta);
         self.fork(w, 1 << l, op, [0; 2]).all.part_mut(cta).raise(id, n);
     }
@@ -234,6 +243,7 @@ impl Machine<'_> {
             let Some(to) = to else { continue };
             let (Some(b), Some(slot)) = (to.hb.mbars.get_mut(&mbar), to.mbars.get(&mbar)) else { continue };
             b.arrived.join(&fork.know);
+            b.arrivals.now_async = true;
             for e in fork.events.into_iter().filter(|&e| e != 0) {
                 let n = b.base + slot.bar.phase() as u32 + 1;
                 self.hb.events.get_mut(e).end = End::Count { cta: to.hb.cta, id: b.id, n };
@@ -251,7 +261,17 @@ impl Machine<'_> {
             Some(before) => before,
             None => (c.hb.counter(), 0),
         };
-        let b = Phases { id, base, arrived: Know::default(), done: Know::default(), init };
+        let b = Phases {
+            id,
+            base,
+            arrived: Know::default(),
+            done: Know::default(),
+            init,
+            published: vec![],
+            arrivals: Arrivals::default(),
+            far: None,
+            far_done: None,
+        };
         c.hb.mbars.insert(addr, b);
     }
 
@@ -287,6 +307,7 @@ impl Machine<'_> {
         }
         let on = self.hb_lanes_at(c, w, on, b, addr);
         self.hb_mbar_use(c, w, pc, on, addr)?;
+        self.hb_arrive_phase(c, w, pc, on, addr, b);
         if !matches!(b.op, MbarOp::ExpectTx | MbarOp::CompleteTx) {
             c.hb.arrive(w, pc, on, addr, b.relaxed);
         }
@@ -308,6 +329,7 @@ impl Machine<'_> {
         }
         let on = self.hb_lanes_at(c, w, on, b, addr);
         self.hb_mbar_use(c, w, pc, on, addr)?;
+        self.hb_wait_scope(c, w, pc, addr, b);
         c.hb.waited(w, pc, on, addr, b.relaxed);
         Ok(())
     }

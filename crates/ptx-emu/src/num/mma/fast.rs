@@ -8,7 +8,8 @@
 //! This is exact while emax lies in [−100, 100] and everything is finite. Zeros get a very small exponent and
 //! NaN and infinity a very large one, so that emax alone tells which elements need [`super::fused`].
 
-use super::super::lanes::{f16_rn, wide};
+use super::super::lanes::f16_rn;
+use super::super::wide::wide;
 use super::vector::{self, Vector};
 use super::{Acc, Format, Op, f16_as_f32, fused};
 
