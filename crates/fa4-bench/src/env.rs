@@ -257,11 +257,11 @@ mod tests {
 
     #[test]
     fn no_folder_of_this_machine_is_written_down() {
-        let root = Path::new("/home/someone/fa4");
+        let root = Path::new("/srv/someone/fa4");
         let settings = Settings {
-            candidate: Some(("/home/someone/fa4/crates/x.cu".into(), "x".into())),
+            candidate: Some(("/srv/someone/fa4/crates/x.cu".into(), "x".into())),
             artifacts: Some("/data/kernels".into()),
-            python: "/home/someone/envs/refs/bin/python".into(),
+            python: "/srv/someone/envs/refs/bin/python".into(),
             refs_program: Some("/usr/bin/fake slow".into()),
             scratch: "/dev/shm".into(),
             ..Env::empty().settings

@@ -45,11 +45,11 @@ mod tests {
 
     #[test]
     fn only_the_checkout_and_last_parts_are_shown() {
-        let root = Path::new("/home/someone/fa4");
+        let root = Path::new("/srv/someone/fa4");
         for (path, wanted) in [
-            ("/home/someone/fa4/kernels", "kernels"),
-            ("/home/someone/fa4", "."),
-            ("/home/someone/envs/refs/bin/python", "…/python"),
+            ("/srv/someone/fa4/kernels", "kernels"),
+            ("/srv/someone/fa4", "."),
+            ("/srv/someone/envs/refs/bin/python", "…/python"),
             ("/dev/shm", "…/shm"),
             ("/", "…/"),
             ("python3", "python3"),
@@ -57,10 +57,10 @@ mod tests {
         ] {
             assert_eq!(shown(Path::new(path), root), Path::new(wanted), "{path}");
         }
-        assert_eq!(shown_word("--out=/home/someone/x", root), "--out=…/x");
+        assert_eq!(shown_word("--out=/srv/someone/x", root), "--out=…/x");
         assert_eq!(shown_word("fa4paper.*_d(64|128)_", root), "fa4paper.*_d(64|128)_");
         assert_eq!(shown_word("gpus=2;row_ms=5", root), "gpus=2;row_ms=5");
-        let command = shown_command("/usr/bin/env /home/someone/fa4/fake slow*1.5", root);
+        let command = shown_command("/usr/bin/env /srv/someone/fa4/fake slow*1.5", root);
         assert_eq!(command, "…/env fake slow*1.5");
         assert!(is_left_out(&command) && !is_left_out("fake slow"));
     }

@@ -89,7 +89,7 @@ impl PublishArgs {
             Some(repo) if !is_repo(repo) => return Err(flag("--repo", repo, "expected OWNER/NAME")),
             None if !self.dry_run => {
                 let what = "git's remote `origin` names no repository on a server; give OWNER/NAME";
-                return Err(flag("--repo", "", what));
+                return Err(flag("--repo", "(none)", what));
             }
             _ => {}
         }

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::{export, folders};
 use crate::error::BenchError;
 use crate::folder;
+use crate::paths;
 use crate::worker::workspace;
 
 /// Versions that are installed.
@@ -47,7 +48,8 @@ pub fn validate(given: &[PathBuf], python: &Path) -> Result<u8, BenchError> {
         let output = Command::new(&interpreter).arg("-B").arg(&script).arg(&export).output();
         let output = output.map_err(|e| failed(format!("cannot start {}: {e}", interpreter.display())))?;
         let said = String::from_utf8_lossy(&output.stdout);
-        let name = given.display();
+        let name = paths::shown(given, &workspace());
+        let name = name.display();
         match output.status.code() {
             Some(0) => println!("valid   {name}: {}", said.trim()),
             Some(1) => {
