@@ -71,11 +71,31 @@ pub struct PretendedTensor {
 impl PretendedTensor {
     /// Size in bytes. All are dense.
     pub fn bytes(&self) -> u64 {
-        self.shape.iter().product::<u64>() * if self.dtype == "float32" { 4 } else { 2 }
+        let element = if self.dtype == "float32" { 4 } else { 2 };
+        self.shape.iter().fold(element, |n, &size| n.saturating_mul(size))
     }
 }
 
 impl HostLaunch {
+    /// Reads what `capture.py` wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        /// More than any case has; a larger size is a mistake, and would be allocated.
+        const MOST_BYTES: u64 = 1 << 32;
+        let launch: Self = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let fits =
+            |t: &&PretendedTensor| t.bytes() <= MOST_BYTES && t.address.checked_add(t.bytes()).is_some();
+        match launch.tensors.iter().find(|t| !fits(t)) {
+            Some(t) => Err(format!(
+                "tensor `{}` {:?} at {:#x}: at most {MOST_BYTES} bytes",
+                t.name, t.shape, t.address
+            )),
+            None => Ok(launch),
+        }
+    }
+
     /// The parameters with every pretended address replaced: `address` knows where a tensor really is. Pretended
     /// addresses are far from every size, scale or count, so that eight bytes that look like one are one; they stand
     /// at multiples of eight bytes, in tensor maps too.
@@ -186,8 +206,7 @@ impl Captured {
     /// Where the file is not what it should be.
     pub fn launch(&self, case: &Fa4Case) -> Result<HostLaunch, Error> {
         let path = self.folder.join(format!("{}.json", case.name()));
-        let launch = serde_json::from_str(&read(path.clone())?);
-        launch.map_err(|e| Error::Content { path, what: e.to_string() })
+        HostLaunch::parse(&read(path.clone())?).map_err(|what| Error::Content { path, what })
     }
 
     /// PTX text by the name that a launch has for it.
