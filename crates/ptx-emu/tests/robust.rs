@@ -322,3 +322,21 @@ fn demands_without_measure_are_refused() {
         assert_eq!(run(&empty, grid, block, smem), code, "{grid:?} {block:?} {smem}");
     }
 }
+
+/// A message quotes names, and names have any length: it stays a message.
+#[test]
+fn messages_stay_short() {
+    let name = "x".repeat(100_000);
+    let launch = format!(
+        "ptx = \"k.ptx\"\ngrid = [1]\nblock = [32]\n[[buffer]]\nname = \"{name}\"\ndtype = \"f32\"\nshape = [1]\n\
+         [[param]]\nkind = \"buffer\"\nname = \"y{name}\"\n"
+    );
+    let e = launch_file::parse("launch.toml", &launch, Path::new("")).expect_err("no such buffer");
+    assert_eq!(e.line, 10);
+    let text = e.to_string();
+    assert!(
+        text.starts_with("error: no buffer is called `yxxx") && text.len() < 4_000,
+        "{} bytes",
+        text.len()
+    );
+}
