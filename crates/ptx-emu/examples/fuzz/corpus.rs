@@ -1,6 +1,6 @@
 //! What the inputs are made from: every PTX file at hand, and the shapes of all instructions in them.
 
-use ptx_emu::syntax::ast::{Base, Function, Module, Operand, Ty};
+use ptx_emu::syntax::ast::{Base, Function, Operand, Ty};
 use ptx_emu::syntax::parse_bytes;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ impl Corpus {
             for f in &module.functions {
                 for i in &f.body {
                     let op = &module.opcodes[i.op as usize].text;
-                    let args: Option<Vec<Shape>> = i.args.iter().map(|a| shape(&module, f, a)).collect();
+                    let args: Option<Vec<Shape>> = i.args.iter().map(|a| shape(f, a)).collect();
                     if let Some(args) = args.filter(|_| !op.starts_with('%') && !op.starts_with("call")) {
                         let one = (op.clone(), args);
                         if seen.insert(one.clone()) {
@@ -93,9 +93,9 @@ impl Corpus {
     }
 }
 
-fn shape(m: &Module, f: &Function, a: &Operand) -> Option<Shape> {
+fn shape(f: &Function, a: &Operand) -> Option<Shape> {
     let ty = |r: u32| f.regs[r as usize].1;
-    let list = |l: &[Operand]| l.iter().map(|a| shape(m, f, a)).collect::<Option<Vec<_>>>();
+    let list = |l: &[Operand]| l.iter().map(|a| shape(f, a)).collect::<Option<Vec<_>>>();
     Some(match a {
         Operand::Reg(r) => Shape::Reg(ty(*r)),
         Operand::NotReg(_) => Shape::NotReg,
@@ -105,7 +105,7 @@ fn shape(m: &Module, f: &Function, a: &Operand) -> Option<Shape> {
         Operand::Special(s) => Shape::Special(s.to_string()),
         Operand::Sink => Shape::Sink,
         Operand::Vector(l) => Shape::Vector(list(l)?),
-        Operand::Pair(a, b) => Shape::Pair(Box::new(shape(m, f, a)?), Box::new(shape(m, f, b)?)),
+        Operand::Pair(a, b) => Shape::Pair(Box::new(shape(f, a)?), Box::new(shape(f, b)?)),
         Operand::Addr(Base::Reg(r), _) => Shape::Addr(Some(ty(*r))),
         Operand::Addr(..) => Shape::Addr(None),
         Operand::Tensor(_, _, l) => Shape::Tensor(list(l)?),

@@ -79,9 +79,12 @@ fn main() {
     let args = Args::parse();
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map_or("?".into(), |l| format!("{}:{}", l.file(), l.line()));
-        let text = info.payload_as_str().unwrap_or("?").lines().next().unwrap_or("").to_string();
+        let payload = info.payload();
+        let text =
+            payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
+        let text = text.and_then(|t| t.lines().next()).unwrap_or("?");
         *LAST.lock().unwrap_or_else(|e| e.into_inner()) =
-            format!("{place}: {}", text.get(..200).unwrap_or(&text));
+            format!("{place}: {}", text.get(..200).unwrap_or(text));
     }));
     let corpus = corpus::Corpus::read();
     println!("{} files, {} instruction shapes", corpus.files.len(), corpus.shapes.len());
