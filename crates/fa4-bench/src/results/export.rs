@@ -110,7 +110,15 @@ fn dtype(dtype: DType) -> &'static str {
     match dtype {
         DType::Bf16 => "bfloat16",
         DType::F16 => "float16",
-        DType::E4m3 => "float8_e4m3",
+        DType::E4m3 => "float8_e4m3fn",
+    }
+}
+
+/// What O is stored as: as Q, but eight bits do not hold it.
+fn output_dtype(p: &AttnProblem) -> &'static str {
+    match p.q_dtype {
+        DType::E4m3 => dtype(DType::Bf16),
+        wider => dtype(wider),
     }
 }
 
@@ -143,7 +151,7 @@ fn definition(name: &str, p: &AttnProblem) -> Value {
         },
         "inputs": inputs,
         "outputs": {
-            "output": tensor(&["batch", "seqlen_q", "num_qo_heads", "head_dim_vo"], q_type),
+            "output": tensor(&["batch", "seqlen_q", "num_qo_heads", "head_dim_vo"], output_dtype(p)),
             "lse": tensor(&["batch", "num_qo_heads", "seqlen_q"], "float32"),
         },
         "constraints": [],
@@ -180,10 +188,12 @@ fn reference(p: &AttnProblem) -> String {
              lse = torch.where(torch.isinf(lse), lse, with_sink)\n",
         );
     }
-    text.push_str(
+    let _ = write!(
+        text,
         "    w = torch.exp(s - lse[..., None]).nan_to_num(0.0)\n    \
-         o = torch.einsum(\"bhqk,bkhd->bqhd\", w, v.float()).to(q.dtype)\n    \
-         # In base 2, as this format wants it.\n    return {\"output\": o, \"lse\": lse / math.log(2.0)}\n",
+         o = torch.einsum(\"bhqk,bkhd->bqhd\", w, v.float()).to(torch.{})\n    \
+         # In base 2, as this format wants it.\n    return {{\"output\": o, \"lse\": lse / math.log(2.0)}}\n",
+        output_dtype(p)
     );
     text
 }
@@ -333,6 +343,15 @@ mod tests {
         assert_eq!(definition_name(&p), "gqa_dense_window_127_0_h4_kv2_d64_vo128_sink_softcap50_fp16");
         assert_eq!(uuid("a").len(), 36);
         assert_ne!(uuid("a"), uuid("b"));
+    }
+
+    #[test]
+    fn eight_bit_inputs_give_sixteen_bit_outputs() {
+        let p = AttnProblem { q_dtype: DType::E4m3, kv_dtype: DType::E4m3, ..problem(Mask::FULL) };
+        let value = definition("x", &p);
+        assert_eq!(value["inputs"]["v"]["dtype"], "float8_e4m3fn");
+        assert_eq!(value["outputs"]["output"]["dtype"], "bfloat16");
+        assert!(value["reference"].as_str().unwrap().contains(".to(torch.bfloat16)"));
     }
 
     /// Every axis that a tensor names is defined, and the reference has a `run` with the inputs as arguments in order.
