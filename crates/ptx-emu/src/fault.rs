@@ -98,9 +98,9 @@ codes! {
     MbarrierReused "mbarrier.reused" Fault
         "Ordinary data was written over a live mbarrier. Use mbarrier.inval first."
     MbarrierLapped "mbarrier.lapped" Fault
-        "A wait has a token that is two or more phases old. Only the parity is compared, so the wait blocks for, or takes, another phase. (Waits by parity do not say which phase they mean: where one was overtaken, the deadlock report remarks on it.)"
+        "A wait has a token that is two or more phases old. Only the parity is compared, so the wait blocks for, or takes, another phase. (Waits by parity do not say which phase they mean: that one may be overtaken is strict.mbarrier-phase, and where one was, the deadlock report remarks on it.)"
     StrictMbarrierPhase "strict.mbarrier-phase" Strict
-        "A thread arrives on an mbarrier again, and nothing in the program tells it that the phase before is complete: under another schedule its arrival counts for that phase, which then completes too early or has one arrival too many. Before it arrives again a thread must have waited for the phase before (on this barrier, or on another whose arrivals come after such a wait)."
+        "A thread arrives on an mbarrier again, and nothing in the program tells it that the phase before is complete: under another schedule its arrival counts for that phase, which then completes too early or has one arrival too many. Before it arrives again a thread must have waited for the phase before (on this barrier, or on another whose arrivals come after such a wait). Likewise a wait by parity: unless something that completes the next phase comes after the wait, that phase may be complete first, and the parity is again that of the phase before."
     MbarrierRole "mbarrier.role" Fault
         "A warp whose role is not declared for this barrier arrived or waited on it."
     BarrierNamed "barrier.named" Fault

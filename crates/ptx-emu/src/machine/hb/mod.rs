@@ -128,6 +128,8 @@ pub struct CtaHb {
     shared: shared::Bytes,
     tmem: tmem::TmemShadow,
     mbars: HashMap<u32, Phases>,
+    /// Waits that a phase may overtake, to be told of.
+    overtaken: Vec<phase::Overtaken>,
     /// Counters of invalidated barriers by address, and how far they got: the next one there goes on with them.
     retired: HashMap<u32, (u32, u32)>,
     /// Per named barrier: what the arrivals have published, and the warps that wait.

@@ -8,7 +8,7 @@ use super::super::run::{Machine, Res};
 use super::clock::Know;
 use super::event::{End, Kind, Scope, View, stamp};
 use super::far::Far;
-use super::phase::Arrivals;
+use super::phase::{Arrivals, Overtaken};
 use super::trail::At;
 use super::{CtaHb, Fork, Phases, Stream};
 
@@ -37,7 +37,9 @@ impl CtaHb {
             b.arrived.all.part_mut(self.cta).raise(b.id, b.base + phases as u32);
             b.done = b.arrived.clone();
             b.far_done = b.far_done.or(b.far);
-            b.arrivals.next();
+            if let Some((wait, arrival)) = b.arrivals.next(&b.done) {
+                self.overtaken.push(Overtaken { addr, next: phases as u32 - 1, wait, arrival });
+            }
         }
     }
 
@@ -308,6 +310,7 @@ impl Machine<'_> {
         let on = self.hb_lanes_at(c, w, on, b, addr);
         self.hb_mbar_use(c, w, pc, on, addr)?;
         self.hb_arrive_phase(c, w, pc, on, addr, b);
+        self.hb_overtaken(c);
         if !matches!(b.op, MbarOp::ExpectTx | MbarOp::CompleteTx) {
             c.hb.arrive(w, pc, on, addr, b.relaxed);
         }
@@ -331,6 +334,9 @@ impl Machine<'_> {
         self.hb_mbar_use(c, w, pc, on, addr)?;
         self.hb_wait_scope(c, w, pc, addr, b);
         c.hb.waited(w, pc, on, addr, b.relaxed);
+        if b.state.is_none() {
+            self.hb_wait_phase(c, w, pc, on, addr);
+        }
         Ok(())
     }
 
