@@ -31,7 +31,7 @@ const MUTANTS: &[(&str, &[&str])] = &[
     ),
     (r"arrive\(stats_full\) delete", &["an arrival on stats_full[0] in phase 0 by softmax0 (warps 0-3)"]),
     (r"commit\(O_full\) delete", &["an arrival on O_full[0] by mma"]),
-    (r"commit\(KV_empty\) delete", &["an arrival on KV_empty[1]", "by mma (warp 12)", "in a circle wait"]),
+    (r"commit\(KV_empty\) delete", &["an arrival on KV_empty[1]", "by mma (warp 12) (tcgen05.commit)"]),
     (
         r"tcgen05.wait delete",
         &["tcgen05.wait::st by softmax0 (warp 0) between", "where it hands over (P_full[0])"],

@@ -267,6 +267,12 @@ impl Machine<'_> {
         ))
     }
 
+    /// The mbarrier that a warp last handed something over on, and where.
+    pub(in super::super) fn hb_last_given(&self, c: &Cta, warp: u32) -> Option<(At, u32)> {
+        let step = c.hb.trails.get(warp as usize)?.last_given()?;
+        Some((step.at.place(), step.pc))
+    }
+
     /// The first hand-over of a warp after a step, in words: where an own wait would have had to stand before.
     pub(in super::super) fn hand_over_after(
         &self,

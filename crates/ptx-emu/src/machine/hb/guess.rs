@@ -157,9 +157,17 @@ impl<'a> Guesser<'a> {
         self.m.line(if w == self.b { self.p.now.1 } else { self.p.e.pc })
     }
 
-    fn never_waits(&self, wait: &str, w: u32) -> Guess {
-        let role = self.role(w);
-        (NOT_IN_CODE, format!("{wait}: {role} has never waited there, and no instruction ahead of it does"))
+    fn never_waits(&self, wait: &str, w: u32, at: At) -> Guess {
+        let (role, like) = (self.role(w), self.sibling(at, w, Act::Waits));
+        let text =
+            format!("{wait}: {role} has never waited there, and no instruction ahead of it does{like}");
+        (NOT_IN_CODE, text)
+    }
+
+    /// The same statement at another stage, as a clause.
+    fn sibling(&self, at: At, w: u32, act: Act) -> String {
+        let like = self.m.sibling(self.p.c, &self.survey, at, w, act);
+        like.map_or(String::new(), |s| format!("; {s}"))
     }
 
     /// The copy counts for a phase of which nobody has announced bytes: what was announced before was too little.
@@ -210,7 +218,7 @@ impl<'a> Guesser<'a> {
             return self.too_early(s, &name);
         }
         match (self.has(self.b, s.at, Act::Waits), seen) {
-            (Has::No, _) if declared => Some(self.never_waits(&wait, self.b)),
+            (Has::No, _) if declared => Some(self.never_waits(&wait, self.b, s.at)),
             (Has::No, _) if !others => {
                 Some((NOT_IN_CODE, format!("{wait}: nothing in the program waits there")))
             }
@@ -308,7 +316,7 @@ impl<'a> Guesser<'a> {
         let wait = format!("a wait by {me} for {name} before {}", self.place(b));
         match (self.has(from, at, Act::Gives), self.has(b, at, Act::Waits)) {
             (Has::Yes(g), Has::No) if self.is_declared(&name, b, true) => {
-                Some(self.never_waits(&format!("{wait}, where {a} arrives ({})", self.m.line(g)), b))
+                Some(self.never_waits(&format!("{wait}, where {a} arrives ({})", self.m.line(g)), b, at))
             }
             (Has::No, Has::Yes(v)) if self.is_declared(&name, from, false) => {
                 let after = if from == self.a {
@@ -316,7 +324,7 @@ impl<'a> Guesser<'a> {
                 } else {
                     format!("its wait for {}", self.m.who(self.a))
                 };
-                Some(self.never_arrives(&name, from, &after, (b, v)))
+                Some(self.never_arrives(at, from, &after, (b, v)))
             }
             (Has::Yes(g), Has::Yes(v)) => {
                 let ledger = self.m.ledgers(self.p.c).find(|l| l.0 == at)?.1;
@@ -392,13 +400,14 @@ impl<'a> Guesser<'a> {
     }
 
     /// `w` waits at a barrier on which the tables tell `from` to arrive; it does not.
-    fn never_arrives(&self, name: &str, from: u32, after: &str, (w, pc): (u32, u32)) -> Guess {
+    fn never_arrives(&self, at: At, from: u32, after: &str, (w, pc): (u32, u32)) -> Guess {
+        let (name, like) = (self.name(at), self.sibling(at, from, Act::Gives));
         let pipe =
             self.p.e.kind == Kind::Pipe && from == self.a || self.p.kind == Kind::Pipe && from == self.b;
         let what = if pipe { "a tcgen05.commit to" } else { "an arrival on" };
         let text = format!(
             "{what} {name} by {} after {after}: {} waits there ({}), {} has never arrived there, and no instruction ahead of \
-             it does",
+             it does{like}",
             self.m.who(from),
             self.m.who(w),
             self.m.line(pc),
@@ -426,10 +435,10 @@ impl<'a> Guesser<'a> {
             };
             match (gives, waits) {
                 (Has::Yes(g), Has::No) if self.is_declared(&name, self.a, true) => {
-                    out.push(self.never_waits(&of("", g), self.a));
+                    out.push(self.never_waits(&of("", g), self.a, at));
                 }
                 (Has::No, Has::Yes(v)) if self.is_declared(&name, self.b, false) => {
-                    out.push(self.never_arrives(&name, self.b, &self.m.line(self.p.now.1), (self.a, v)));
+                    out.push(self.never_arrives(at, self.b, &self.m.line(self.p.now.1), (self.a, v)));
                 }
                 (Has::Yes(g), Has::Yes(_)) => {
                     let before = |v: &&Visit| v.step < self.p.e.step;
@@ -486,7 +495,7 @@ impl<'a> Guesser<'a> {
             );
             match (self.has(w, at, Act::Waits), self.visit(w, at)) {
                 (Has::No, _) if self.is_declared(&name, w, true) => {
-                    out.push((name, self.never_waits(&wait, w)))
+                    out.push((name, self.never_waits(&wait, w, at)))
                 }
                 (Has::Yes(_), None) if self.same_stage(at) => {
                     out.push((name, (NOT_YET, format!("{wait}; it has not waited there so far"))));

@@ -67,6 +67,11 @@ impl Trail {
     pub(super) fn last(&self, lanes: u32, waits: bool) -> Option<&Step> {
         self.0.iter().rev().find(|s| s.lanes & lanes != 0 && (s.waits || !waits))
     }
+
+    /// The last arrival on an mbarrier, or commit to one, of any lane that is still remembered.
+    pub(super) fn last_given(&self) -> Option<&Step> {
+        self.0.iter().rev().find(|s| !s.waits && !matches!(s.at, At::Bar(_)))
+    }
 }
 
 impl CtaHb {

@@ -103,13 +103,28 @@ impl Survey {
         }
     }
 
+    /// Everything that does this, done or ahead: barrier, instruction and warp.
+    pub(super) fn all(&self, m: &Machine<'_>, c: &Cta, act: Act) -> Vec<(At, u32, u32)> {
+        let deed = if act == Act::Waits { Deed::Wait } else { Deed::Arrive };
+        let mut all: Vec<(At, u32, u32)> = vec![];
+        for (at, ledger) in m.ledgers(c) {
+            let visits = ledger.visits().iter().filter(|v| v.deed == deed);
+            all.extend(visits.map(|v| (at, v.pc, v.warp)));
+        }
+        for (w, steps) in self.steps.iter().enumerate() {
+            let like = steps.iter().filter(|s| s.1 == act);
+            all.extend(like.filter_map(|s| Some((s.2?, s.0, w as u32))));
+        }
+        all
+    }
+
     /// Whether the instruction at `pc`, which is or would be at `x`, may be at `at` in some round.
     fn is_at(&self, m: &Machine<'_>, c: &Cta, pc: u32, x: At, at: At) -> bool {
         x == at || self.in_turn(m, pc) && array(&m.at_name(c, x)) == array(&m.at_name(c, at))
     }
 
     /// Whether the barrier of the instruction at `pc` changes from round to round.
-    fn in_turn(&self, m: &Machine<'_>, pc: u32) -> bool {
+    pub(super) fn in_turn(&self, m: &Machine<'_>, pc: u32) -> bool {
         let reg = match m.prog.code.get(pc as usize).and_then(|d| barrier_of(&d.inst)) {
             Some((Where::Mbar(Addr::R32(r, _)), _)) | Some((Where::Bar(r), _)) => (Class::R32, r),
             Some((Where::Mbar(Addr::R64(r, _)), _)) => (Class::R64, r),

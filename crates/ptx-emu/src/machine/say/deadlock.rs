@@ -12,6 +12,14 @@ use crate::fault::{Code, Fault};
 struct Suspect {
     score: u8,
     text: String,
+    /// The arrival does not merely come late.
+    altogether: bool,
+}
+
+impl Suspect {
+    fn new(score: u8, text: String) -> Suspect {
+        Suspect { score, text, altogether: score >= PAST }
+    }
 }
 
 /// The program has no instruction that could bring what is waited for.
@@ -59,8 +67,10 @@ impl Machine<'_> {
             let of = if ctas.len() == 1 { "CTA" } else { "CTAs" };
             f.notes.extend(lines.into_iter().map(|l| format!("{of} {}{more}: {l}", ids.join(", "))));
         }
-        f.notes.extend(circles.into_iter().take(1));
         let best = suspects.iter().map(|s| s.score).max();
+        // A circle closed by an arrival that has no statement is no circle to be opened by moving one.
+        let altogether = suspects.iter().any(|s| Some(s.score) == best && s.altogether);
+        f.notes.extend(circles.into_iter().take(usize::from(!altogether)));
         let mut best: Vec<String> =
             suspects.into_iter().filter(|s| Some(s.score) == best).map(|s| s.text).collect();
         best.dedup();
@@ -228,7 +238,7 @@ impl Machine<'_> {
     fn suspect(&self, c: &Cta, survey: &Survey, at: At) -> Vec<Suspect> {
         let Some((ledger, phase)) = book(c, at) else { return vec![] };
         let name = self.at_name(c, at);
-        let one = |score, text| vec![Suspect { score, text }];
+        let one = |score, text| vec![Suspect::new(score, text)];
         let slot = match at {
             At::Mbar(a) => c.mbars.get(&a),
             At::Bar(_) => None,
@@ -247,6 +257,10 @@ impl Machine<'_> {
         }
         let (come, to_come) = self.come(c, survey, at);
         let declared = self.declared(&name, false);
+        let kind = match self.arrival_kind(c, survey, at) {
+            Some(kind) => format!(" ({kind})"),
+            None => String::new(),
+        };
         // Declared to arrive, and no instruction of theirs does.
         let mut out = vec![];
         // Arrivals from other CTAs of a cluster are not in the text of this one's warps.
@@ -256,11 +270,13 @@ impl Machine<'_> {
             if warps.clone().all(|w| survey.has(self, c, w, at, Act::Gives) == Has::No)
                 && let Some(w) = warps.next().filter(|w| (*w as usize) < c.warps.len())
             {
+                let hint = self.sibling(c, survey, at, w, Act::Gives).or_else(|| self.last_given(c, w));
                 let text = format!(
-                    "an arrival on {name} by {role}: it has never arrived there, and no instruction ahead of it does; it {}",
+                    "an arrival on {name} by {role}{kind}: it has never arrived there, and no instruction ahead of it does{}; it {}",
+                    hint.map_or(String::new(), |h| format!("; {h}")),
                     self.stands(c, w)
                 );
-                out.push(Suspect { score: NOT_IN_CODE, text });
+                out.push(Suspect::new(NOT_IN_CODE, text));
             }
         }
         if !out.is_empty() {
@@ -279,7 +295,7 @@ impl Machine<'_> {
             if come.is_empty() {
                 return one(
                     NOT_IN_CODE,
-                    format!("an arrival on {name}: no instruction of the program arrives there"),
+                    format!("an arrival on {name}{kind}: no instruction of the program arrives there"),
                 );
             }
             let who: Vec<String> = by_line(&come)
@@ -307,8 +323,10 @@ impl Machine<'_> {
         let past = self.cluster_size() == 1
             && to_come.iter().all(|w| survey.ahead(self, c, *w, at, Act::Gives) == Has::No);
         let arrived = ledger.last(w, &[Deed::Arrive]).is_some();
+        let sibling = self.sibling(c, survey, at, w, Act::Gives);
+        let hint = sibling.or_else(|| self.kept(c, at, w));
         let score = match at {
-            _ if past => PAST,
+            _ if past || hint.is_some() => PAST,
             At::Bar(_) => NONE_YET,
             At::Mbar(_) if self.out_of_loop(c, survey, at, w) => ASIDE,
             At::Mbar(_) if !arrived && self.arrived_beside(c, at, w) => ASIDE,
@@ -320,8 +338,9 @@ impl Machine<'_> {
             format!("it last arrived there in phase {}, at {}", v.phase, self.line(v.pc))
         });
         let text = format!(
-            "an arrival on {name} in phase {phase} by {}; {before}{ahead} and it {}",
+            "an arrival on {name} in phase {phase} by {}{kind}{}; {before}{ahead} and it {}",
             self.who_all(&to_come),
+            hint.map_or(String::new(), |h| format!(": {h}")),
             self.stands(c, w)
         );
         one(score, text)
@@ -399,7 +418,7 @@ impl Machine<'_> {
 }
 
 /// The barrier that a group of lanes waits at.
-fn waits_at(s: &Split) -> Option<At> {
+pub(super) fn waits_at(s: &Split) -> Option<At> {
     match s.state {
         State::Mbar(a) => Some(At::Mbar(a)),
         State::Bar(id) => Some(At::Bar(id)),

@@ -3,6 +3,7 @@
 mod ahead;
 mod deadlock;
 mod origin;
+mod sibling;
 
 pub(super) use ahead::{Act, At, Has, Survey};
 
