@@ -62,8 +62,11 @@ pub fn run(package: &str, program: &str, args: impl IntoIterator<Item = impl AsR
     Failure::of(status(&mut command)?)
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end. An interrupt of the terminal reaches the command, too, which ends in its own way and with its
+/// own exit code; this program waits for that.
 pub fn status(command: &mut Command) -> Result<std::process::ExitStatus, Failure> {
+    // Fails only where a handler is set already: by an earlier command of this run.
+    let _ = ctrlc::set_handler(|| {});
     command.status().map_err(|error| {
         Failure::Environment(format!("cannot run {}: {error}", command.get_program().to_string_lossy()))
     })

@@ -40,6 +40,14 @@ pub fn bench(args: &BenchArgs, stop: &AtomicBool) -> Result<u8, BenchError> {
     let all = folder::cases(folder.path())?;
     let shard = env.settings.shard;
     let mine: Vec<usize> = (0..all.len()).filter(|&i| shard.is_none_or(|s| s.has(i))).collect();
+    if let Some(row) = done.iter().find(|row| {
+        !mine.contains(&row.index) || all.get(row.index).is_none_or(|planned| planned.id != row.case)
+    }) {
+        let what =
+            format!("its raw.jsonl has `{}` as row {}, which its cases.csv has not", row.case, row.index + 1);
+        let value = folder.path().display().to_string();
+        return Err(BenchError::Flag { flag: "--resume", value, what });
+    }
     let left: Vec<usize> = mine.iter().copied().filter(|i| done.iter().all(|row| row.index != *i)).collect();
     if !args.quiet {
         let gpus: Vec<String> = env.gpus.iter().map(|g| format!("GPU {}: {}", g.ordinal, g.name)).collect();

@@ -12,6 +12,9 @@ use crate::fitness::FitnessArgs;
 use crate::plan::{SetName, Shard};
 use crate::publish::PublishArgs;
 
+/// Longest time that a flag may name: more than anybody waits, and a `Duration` holds it.
+pub const MOST_SECONDS: f64 = 1e7;
+
 /// For the end of each task's help, since nobody looks for them elsewhere.
 const CODES: &str = "Exit codes: 0 all right; 1 something was judged wrong; 2 usage or bad input; 3 environment (no \
                      toolchain, no device); 4 interrupted, resumable; 101 a bug in fa4.";
@@ -257,8 +260,8 @@ impl BenchArgs {
     /// What is wrong and what is allowed.
     pub fn check(&self) -> Result<(), BenchError> {
         for (flag, value) in [("--budget", self.budget), ("--timeout", self.timeout)] {
-            if !(value.is_finite() && value > 0.0) {
-                let what = "expected a number of seconds above 0".to_string();
+            if !(value > 0.0 && value <= MOST_SECONDS) {
+                let what = format!("expected a number of seconds above 0 and at most {MOST_SECONDS}");
                 return Err(BenchError::Flag { flag, value: value.to_string(), what });
             }
         }
@@ -346,6 +349,9 @@ mod tests {
         assert_eq!(bench(&["--refs", "none"]).unwrap().references(), Some(vec![]));
         assert_eq!(bench(&["--refs", "fa3, torch-cudnn"]).unwrap().references().unwrap().len(), 2);
         assert!(bench(&["--budget", "0"]).unwrap().check().is_err());
+        for most in ["1e300", "inf", "nan"] {
+            assert!(bench(&["--timeout", most]).unwrap().check().is_err(), "{most}");
+        }
         assert!(bench(&["--shard", "3/2"]).is_err());
         assert!(bench(&["--cand", "k.cu"]).is_err());
     }

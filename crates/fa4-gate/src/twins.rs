@@ -293,6 +293,10 @@ pub fn run(filter: Option<&str>, quiet: bool, stop: &AtomicBool) -> Result<u8, G
             twins.push((path, name, twin));
         }
     }
+    if twins.is_empty() {
+        let (flag, value) = ("--filter", filter.unwrap_or_default().to_string());
+        return Err(GateError::Flag { flag, value, what: "no twin's name matches".to_string() });
+    }
     let toolchain = Toolchain::locate(&root)?;
     let results = pool::run(&twins, pool::cores(), stop, |(path, name, twin)| {
         let result = judge(path, twin, &root, &toolchain);

@@ -44,6 +44,15 @@ fn candidate_refused(path: &Path, words: &[&str]) {
 }
 
 #[test]
+fn a_filter_that_leaves_no_twin_is_refused() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_fa4-gate"))
+        .args(["twins", "--filter", "no-such-twin"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn usage() {
     refused(&["--no-such-flag"], 2, &["--no-such-flag"]);
     refused(&["--schedule", "eager,lazy"], 2, &["`lazy`", "eager, late-lifo, late-tma, random"]);

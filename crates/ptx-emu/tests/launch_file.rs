@@ -34,6 +34,19 @@ fn messages() {
     }
 }
 
+/// What a buffer is filled from may be longer than memory.
+#[cfg(unix)]
+#[test]
+fn files_are_read_as_far_as_the_buffer_goes() {
+    for init in ["file", "raw"] {
+        let text = format!(
+            "ptx = 'k'\ngrid = [1]\nblock = [1]\n[[buffer]]\nname = 'x'\ndtype = 'f32'\nshape = [4]\n\
+             init = {{ {init} = '/dev/zero' }}\n"
+        );
+        parse("t", &text, Path::new("")).expect_err(init);
+    }
+}
+
 #[test]
 fn every_kind_becomes_bytes() {
     let path = folder("ok").join("every_kind.toml");

@@ -23,7 +23,7 @@ use fa4_kernels::manifest::{Dtype, Mask, Row};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::{check_references, names, ordinals};
+use crate::cli::{MOST_SECONDS, check_references, names, ordinals};
 use crate::error::BenchError;
 use crate::folder;
 use crate::gpu;
@@ -174,8 +174,8 @@ pub fn fitness(args: &FitnessArgs) -> Result<u8, BenchError> {
 
 fn assess(args: &FitnessArgs) -> Result<Fitness, BenchError> {
     for (flag, value) in [("--budget", args.budget), ("--timeout", args.timeout), ("--limit", args.limit)] {
-        if !(value.is_finite() && value > 0.0) {
-            let what = "expected a number of seconds above 0".to_string();
+        if !(value > 0.0 && value <= MOST_SECONDS) {
+            let what = format!("expected a number of seconds above 0 and at most {MOST_SECONDS}");
             return Err(BenchError::Flag { flag, value: value.to_string(), what });
         }
     }

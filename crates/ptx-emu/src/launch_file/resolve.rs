@@ -9,6 +9,7 @@ use crate::tma::encode::{EncodeArgs, encode};
 use crate::tma::tensor_map::ElemType;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -283,8 +284,10 @@ impl<'t> Resolver<'t> {
             self.hex(&hex, at)?
         } else {
             let path = self.folder.join(i.file.as_ref().or(i.raw.as_ref()).map_or("", String::as_str));
+            // A device, or a file of another size, is refused without reading all of it.
+            let most = bytes + if i.file.is_some() { NPY_HEADER } else { 1 };
             let data =
-                std::fs::read(&path).map_err(|e| self.error(at, format!("{}: {e}", path.display())))?;
+                read_at_most(&path, most).map_err(|e| self.error(at, format!("{}: {e}", path.display())))?;
             if i.file.is_some() {
                 let a = npy::read(&data).map_err(|e| self.error(at, format!("{}: {e}", path.display())))?;
                 if a.ty != dtype.npy() || a.shape != shape {
@@ -501,4 +504,14 @@ fn integer(s: &str) -> Option<i128> {
         _ => s.parse(),
     };
     v.ok().map(|v| if negative { -v } else { v })
+}
+
+/// More than the header of any `.npy` file that has the shape of a buffer.
+const NPY_HEADER: u64 = 1 << 20;
+
+/// The first `most` bytes of a file.
+fn read_at_most(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
+    let mut data = Vec::new();
+    std::fs::File::open(path)?.take(most).read_to_end(&mut data)?;
+    Ok(data)
 }

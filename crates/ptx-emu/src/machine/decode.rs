@@ -217,10 +217,7 @@ impl Cx<'_> {
                 });
                 plain(Inst::Cover(id), C::Other)
             }
-            "bra" => match args {
-                [Operand::Label(t)] => plain(Inst::Bra(*t), C::Control),
-                _ => unsupported("a branch without a label"),
-            },
+            "bra" => self.one_jump(args),
             "brx" => match args {
                 [idx, Operand::Targets(t)] => {
                     let i = self.slots.src32(idx, Ty::U32)?;
@@ -229,11 +226,15 @@ impl Cx<'_> {
                 }
                 _ => unsupported("brx.idx without a target list"),
             },
+            // In a copy of a device function: back to the call.
+            "ret" if matches!(args, [Operand::Label(_)]) => self.one_jump(args),
             "ret" | "exit" => plain(Inst::Exit, C::Control),
             "trap" | "brkpt" => plain(Inst::Trap, C::Control),
-            "call" => {
-                plain(Inst::Unsupported("call: device functions are not run; inline them".into()), C::Control)
-            }
+            "call" => match args {
+                [] => plain(Inst::Exit, C::Control),
+                [Operand::Label(_)] => self.one_jump(args),
+                _ => plain(called(args), C::Control),
+            },
             "nanosleep" | "prefetch" | "prefetchu" | "discard" | "applypriority" | "createpolicy"
             | "pmevent" | "griddepcontrol" | "barrier_dummy" => self.hint(op, args),
             "fence"
@@ -336,6 +337,13 @@ impl Cx<'_> {
         Ok(One::new(Inst::Nop, OpClass::Other))
     }
 
+    fn one_jump(&self, args: &[Operand]) -> Res<One> {
+        match args {
+            [Operand::Label(t)] => Ok(One::new(Inst::Bra(*t), OpClass::Control)),
+            _ => unsupported("a branch without a label"),
+        }
+    }
+
     /// Address that a symbol stands for, in its own space.
     pub fn symbol(&self, s: Sym) -> Res<u64> {
         Ok(match s {
@@ -364,7 +372,11 @@ impl Cx<'_> {
     fn symbol_space(&self, s: Sym) -> Space {
         match s {
             Sym::Param(_) | Sym::Func(_) => Space::Param,
-            Sym::FuncVar(i) => self.f.vars[i as usize].space,
+            // A .param variable of the body carries an argument or a result: memory of the thread (`inline`).
+            Sym::FuncVar(i) => match self.f.vars[i as usize].space {
+                Space::Param => Space::Local,
+                other => other,
+            },
             Sym::ModuleVar(i) => self.module.vars[i as usize].space,
         }
     }
@@ -426,8 +438,7 @@ impl Cx<'_> {
                 "weak" | "volatile" | "relaxed" | "mmio" | "cta" | "cluster" | "gpu" | "sys" | "nc"
                 | "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "unified" => {}
                 "acquire" | "release" => ordered = true,
-                "param" | "param::entry" => place = Place::Param,
-                "param::func" => return unsupported("device-function parameters"),
+                "param" | "param::entry" | "param::func" => place = Place::Param,
                 "global" | "const" => place = Place::Global,
                 "shared" | "shared::cta" => place = Place::Shared,
                 "shared::cluster" => place = Place::Cluster,
@@ -440,7 +451,7 @@ impl Cx<'_> {
             }
         }
         let Some(ty) = ty else { return unsupported(format!("`{}` without a type", op.text)) };
-        if place == Place::Generic
+        if matches!(place, Place::Generic | Place::Param)
             && let Operand::Addr(Base::Sym(s), _) = addr
         {
             place = match self.symbol_space(*s) {
@@ -802,4 +813,16 @@ pub(super) fn scope(op: &Opcode) -> Option<Scope> {
         ("sys", Scope::Sys),
     ];
     names.into_iter().find(|(n, _)| op.has(n)).map(|(_, s)| s)
+}
+
+/// A call that has no copy of its function.
+fn called(args: &[Operand]) -> Inst {
+    let name = args.iter().find_map(|o| if let Operand::Name(n) = o { Some(&**n) } else { None });
+    match name {
+        // Its text is not shown.
+        Some("vprintf") => Inst::Nop,
+        Some("__assertfail") => Inst::Trap,
+        Some(name) => Inst::Unsupported(format!("call: `{name}` has no body in this module").into()),
+        None => Inst::Unsupported("call: a call through a register".into()),
+    }
 }

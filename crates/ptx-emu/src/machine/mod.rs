@@ -21,6 +21,7 @@ mod exec_warp;
 mod exec_wgmma;
 pub mod global;
 mod hb;
+mod inline;
 pub mod inst;
 mod land;
 mod land_mma;

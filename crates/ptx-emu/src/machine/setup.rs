@@ -5,6 +5,7 @@ use super::cta::{Cta, NamedBar, Warp};
 use super::decode::{self, Layout, Program};
 use super::global::{GlobalMemory, Initial};
 use super::hb::CtaHb;
+use super::inline;
 use super::shared::{SharedMemory, WINDOW_BASE};
 use super::tmem::Tmem;
 use crate::fault::{Code, Fault};
@@ -62,6 +63,12 @@ pub(super) fn prepare(launch: &Launch<'_>, gmem: &mut GlobalMemory) -> Result<Pr
             "give every parameter of the kernel's declaration, in order",
         ));
     }
+    let expanded = inline::expanded(m, f).map_err(|(what, call)| Verdict::Unsupported {
+        what,
+        opcode: m.opcodes[call.op as usize].text.clone(),
+        line: call.span.line,
+    })?;
+    let f = expanded.as_ref().unwrap_or(f);
     let layout = place(m, f, gmem)?;
     if layout.static_smem.saturating_add(launch.dynamic_smem) > MAX_SHARED {
         return Err(launch_fault(
@@ -141,7 +148,7 @@ fn place(m: &Module, f: &Function, gmem: &mut GlobalMemory) -> Result<Layout, Ve
     for (i, v) in f.vars.iter().enumerate() {
         match v.space {
             Space::Shared if !v.is_extern => l.func_vars[i] = put(v, &mut shared_end),
-            Space::Local => l.func_vars[i] = put(v, &mut local_end),
+            Space::Local | Space::Param => l.func_vars[i] = put(v, &mut local_end),
             _ => {}
         }
     }
